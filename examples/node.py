@@ -68,9 +68,11 @@ class Agent:
         await self.bus.subscribe(self.subject("assign"), cb=self.assigned)
         await self.register()
         while True:
-            beat = self.m.Heartbeat(boot=self.boot, revision=self.revision)
-            await self.bus.publish(self.subject("heartbeat"), beat.SerializeToString())
+            await self.beat(self.m.Heartbeat(boot=self.boot, revision=self.revision).SerializeToString())
             await asyncio.sleep(HEARTBEAT_S)
+
+    async def beat(self, payload):
+        await self.bus.publish(self.subject("heartbeat"), payload)
 
     def subject(self, what):
         return subject(self.stack, "node", self.options.name, what)
@@ -88,10 +90,12 @@ class Agent:
                 print("report not acknowledged")
             await asyncio.sleep(1)
 
+    def capacity(self):
+        return self.m.NodeCapacity(cpu_milli=self.options.cpu * 1000, memory_bytes=self.options.memory_gib << 30,
+                                   gpus=self.options.gpus, gpu_model=self.options.gpu_model)
+
     async def register(self):
-        capacity = self.m.NodeCapacity(cpu_milli=self.options.cpu * 1000, memory_bytes=self.options.memory_gib << 30,
-                                       gpus=self.options.gpus, gpu_model=self.options.gpu_model)
-        await self.report(register=self.m.Register(capacity=capacity))
+        await self.report(register=self.m.Register(capacity=self.capacity()))
         print(f"{self.options.name} registered, boot {self.boot}")
 
     async def assigned(self, message):
@@ -141,10 +145,10 @@ class Agent:
         self.over(assignment)
         await self.tell(assignment, "FINISHED_OK", "finished")
 
-    async def tell(self, assignment, phase, words):
+    async def tell(self, assignment, phase, words, **more):
         id_ = assignment.allocation_id
-        print(id_, words)
-        await self.report(run=self.m.Run(allocation_id=id_, phase=phase, at_ms=now_ms(), revision=assignment.revision))
+        print(id_, words, flush=True)
+        await self.report(run=self.m.Run(allocation_id=id_, phase=phase, at_ms=now_ms(), revision=assignment.revision, **more))
 
     def end_all(self):
         for task in self.runs.values():
@@ -158,7 +162,7 @@ def now_ms():
     return time.time_ns() // 1_000_000
 
 
-async def main():
+async def main(agent=Agent):
     options = parse()
     with open(options.stack, encoding="utf-8") as file:
         stack = json.load(file)
@@ -173,7 +177,7 @@ async def main():
         by = {"user_credentials": f"{stack['nats']['creds']}/fleet.creds"}
     # A node hears no other inbox than its own.
     bus = await connect(stack, inbox_prefix=f"_INBOX.{options.name}", **by)
-    await Agent(bus, stack, messages, options).run()
+    await agent(bus, stack, messages, options).run()
 
 
 def parse():

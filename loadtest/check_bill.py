@@ -180,9 +180,11 @@ def check_trace(workload, intervals):
         if run["pod"] not in pods:
             yield f"{run['pod']} is not in the trace"
             continue
-        if run["pod"] in seen:
-            yield f"{run['pod']} ran twice"
-        seen.add(run["pod"])
+        # One that was sent back to the queue runs again.
+        if run["cause"] not in ("preempted", "node_lost", "rejected_by_node"):
+            if run["pod"] in seen:
+                yield f"{run['pod']} ran twice"
+            seen.add(run["pod"])
         yield from check_interval(run, pods[run["pod"]], models)
 
 

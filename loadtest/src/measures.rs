@@ -1,12 +1,19 @@
 //! The commands that a running stack needs none of: measures and proofs.
 
-use bench::{core as domain_core, flood, lease, peers, placement, queueing, quota, throughput};
+use bench::{
+    agent, bill, core as domain_core, flood, heartbeat, lease, peers, placement, queueing, quota,
+    throughput,
+};
 use clap::Subcommand;
 use proof::{chaos, history, simulate};
 use std::process::ExitCode;
 
 #[derive(Subcommand)]
 pub enum Command {
+    /// Measures how many commands a second a running stack starts and ends on this machine's agent, and what that costs idle.
+    Agent(agent::Options),
+    /// Measures how fast a ledger becomes a bill, and how long the questions of docs/sql.md take.
+    Analytics(bill::Options),
     /// Measures how many tasks a second a running stack takes through their whole life, how fast, and at what cost.
     Bench(throughput::Options),
     /// Breaks a running stack at random while recorded clients use it, and checks that nothing was lost, doubled or billed
@@ -18,6 +25,8 @@ pub enum Command {
     Placement(placement::Options),
     /// Lets one tenant flood the inbox of a running stack and looks at what the others feel of it.
     Flood(flood::Options),
+    /// Measures what the heartbeats of many simulated nodes cost a running stack, and how soon it notices nodes that stop.
+    Heartbeat(heartbeat::Options),
     /// Checks what clients saw of named resources against the ledger: recorded before, or now on a running stack.
     History(history::Options),
     /// Measures Apportion beside task tables in Postgres, and beside what the bus and the databases take by themselves.
@@ -34,11 +43,14 @@ pub enum Command {
 
 pub fn main(command: Command) -> ExitCode {
     match command {
+        Command::Agent(options) => agent::main(&options),
+        Command::Analytics(options) => bill::main(&options),
         Command::Bench(options) => throughput::main(&options),
         Command::Chaos(options) => chaos::main(&options),
         Command::Core(options) => domain_core::main(&options),
         Command::Placement(options) => placement::main(&options),
         Command::Flood(options) => flood::main(&options),
+        Command::Heartbeat(options) => heartbeat::main(&options),
         Command::History(options) => history::run(&options),
         Command::Peers(options) => peers::main(&options),
         Command::Queueing(options) => queueing::main(&options),

@@ -9,9 +9,11 @@ CREATE TABLE IF NOT EXISTS ledger_ranges (
     running_allocations Int128 COMMENT 'Of the range''s rows in that table, where two of one run go away together: the sum of sign times the run''s checksum.',
     unplaced_allocations UInt64 COMMENT 'Rows of the range in that table.',
     preemptions UInt64 COMMENT 'Rows of the range in that table.',
+    quota_denials UInt64 COMMENT 'Rows of the range in that table.',
     node_transfers UInt64 COMMENT 'Rows of the range in that table.',
     node_capacities UInt64 COMMENT 'Rows of the range in that table.',
     rates UInt64 COMMENT 'Rows of the range in that table.',
+    budgets UInt64 COMMENT 'Rows of the range in that table.',
     closed_periods UInt64 COMMENT 'Rows of the range in that table.',
     usage_ms Int64 COMMENT 'Milliseconds of the range''s rows in usage_hourly. Rows of one key become one there, so that rows cannot be counted.',
     capacity_transfers UInt64 COMMENT 'Transfers of the range''s rows in capacity_hourly, where rows of one key become one, too.',
@@ -56,7 +58,13 @@ CREATE TABLE IF NOT EXISTS allocation_intervals (
     ended_at DateTime64(3, 'UTC') COMMENT 'The first moment that was not used any more.',
     released_at DateTime64(3, 'UTC') COMMENT 'The first moment that was not reserved any more.',
     whole Bool COMMENT 'The run''s transfers, from idle to reserved, to allocated, and back, are in this row and not in node_transfers.',
-    cause String COMMENT 'Why the run ended: finished, failed, cancelled, node_lost, rejected_by_node, preempted or dependency_failed.'
+    cause String COMMENT 'Why the run ended: finished, failed, cancelled, node_lost, rejected_by_node, preempted or dependency_failed.',
+    exit_code Int16 COMMENT 'Exit code of its command, 0 to 255; -1 when the node''s agent said none.',
+    exit_signal UInt8 COMMENT 'Number of the signal that ended its command; 0 when none did.',
+    measured Bool COMMENT 'Whether the node''s agent has measured what the run used.',
+    cpu_used_us UInt64 COMMENT 'CPU time of all its processes, microseconds; 0 when it was not measured.',
+    memory_peak_bytes UInt64 COMMENT 'The most memory that it had at a time, bytes; 0 when it was not measured.',
+    log_bytes UInt64 COMMENT 'What it wrote to its standard output and error, bytes; 0 when it was not measured.'
 )
 ENGINE = MergeTree
 ORDER BY (tenant, started_at, lsn, event_index)
@@ -133,10 +141,35 @@ ORDER BY (at, lsn, event_index)
 SETTINGS non_replicated_deduplication_window = 10000, max_suspicious_broken_parts = 1000000
 COMMENT 'Allocations that had to make room.';
 
+CREATE TABLE IF NOT EXISTS quota_denials (
+    lsn UInt64 COMMENT 'Where in the ledger the event is.',
+    event_index UInt32 COMMENT 'Of the event among those of its frame.',
+    at DateTime64(3, 'UTC') COMMENT 'When it was denied.',
+    allocation UUID COMMENT 'The allocation, as tenants know it.',
+    operation_id String COMMENT 'Of the request; empty when it had none.',
+    tenant String COMMENT 'Whose it was.',
+    team String COMMENT 'Of the tenant; empty when the request had none.',
+    namespace String COMMENT 'Of the team; empty when the request had none.',
+    queue String COMMENT 'Where it waited; the tenant''s own queue has its name.',
+    job_set String COMMENT 'What it is a part of.',
+    priority_class String COMMENT 'Empty when the request had none.',
+    cpu_milli UInt64 COMMENT 'Thousandths of a core.',
+    memory_bytes UInt64 COMMENT 'Bytes.',
+    gpu_milli UInt64 COMMENT 'Thousandths of a GPU.',
+    rule LowCardinality(String) COMMENT 'The broken rule: quota_exceeded, quota_never_fits, budget_exhausted and others.',
+    subject String COMMENT 'What the rule was about: of a quota or a budget, the account and the resource or money.',
+    rule_limit UInt64 COMMENT 'What the rule allows of the subject, in its unit.',
+    rule_actual UInt64 COMMENT 'What it would have come to, in the same unit; of a budget, what was used.'
+)
+ENGINE = MergeTree
+ORDER BY (tenant, at, lsn, event_index)
+SETTINGS non_replicated_deduplication_window = 10000, max_suspicious_broken_parts = 1000000
+COMMENT 'Allocations that quota let never run, and why. What the scheduler had ended before is nobody''s here.';
+
 CREATE TABLE IF NOT EXISTS node_transfers (
     lsn UInt64 COMMENT 'Where in the ledger the event is.',
     event_index UInt32 COMMENT 'Of the event among those of its frame.',
-    node String,
+    node String COMMENT 'Whose books.',
     incarnation UInt64 COMMENT 'Counts the lives of the node.',
     gpu_model String COMMENT 'Of the node; empty when it has none.',
     allocation UUID COMMENT 'Whose run it is about; all zeros when it is about none.',
@@ -156,11 +189,11 @@ CREATE TABLE IF NOT EXISTS node_capacities (
     lsn UInt64 COMMENT 'Where in the ledger the event is.',
     event_index UInt32 COMMENT 'Of the event among those of its frame.',
     part UInt32 COMMENT 'Counts what is said by the event.',
-    node LowCardinality(String),
+    node LowCardinality(String) COMMENT 'What has it.',
     incarnation UInt64 COMMENT 'Counts the lives of the node. An older one has what is still held of it.',
     at DateTime64(3, 'UTC') COMMENT 'From when on.',
     cpu_milli Int64 COMMENT 'Thousandths of a core.',
-    memory_bytes Int64,
+    memory_bytes Int64 COMMENT 'Bytes.',
     gpu_milli Int64 COMMENT 'Thousandths of a GPU.'
 )
 ENGINE = MergeTree
@@ -172,15 +205,36 @@ CREATE TABLE IF NOT EXISTS rates (
     lsn UInt64 COMMENT 'Where in the ledger the event is.',
     event_index UInt32 COMMENT 'Of the event among those of its frame.',
     resource LowCardinality(String) COMMENT 'cpu, memory, gpu or gpu:<model>.',
+    tenant LowCardinality(String) COMMENT 'Whose use it prices; empty: everybody''s.',
+    priority_class LowCardinality(String) COMMENT 'Use of which priority class it prices; empty: of all.',
+    pool LowCardinality(String) COMMENT 'Use of nodes of which pool it prices; empty: of all.',
+    cluster LowCardinality(String) COMMENT 'Use of nodes of which cluster it prices; empty: of all.',
     effective_from DateTime64(3, 'UTC') COMMENT 'From when on it was to be the price.',
     applied_from DateTime64(3, 'UTC') COMMENT 'From when on it is the price: what was known before the rate keeps its price, which may be some milliseconds more.',
-    version UInt64 COMMENT 'Counts the rates of the resource.',
+    version UInt64 COMMENT 'Counts the rates of the resource and scope.',
     micro_per_unit_hour UInt64 COMMENT 'Millionths of the currency per core, GiB or GPU and hour.'
 )
 ENGINE = MergeTree
-ORDER BY (resource, applied_from, version)
+ORDER BY (resource, tenant, priority_class, pool, cluster, applied_from, version)
 SETTINGS non_replicated_deduplication_window = 10000, max_suspicious_broken_parts = 1000000
 COMMENT 'Prices.';
+
+CREATE TABLE IF NOT EXISTS budgets (
+    lsn UInt64 COMMENT 'Where in the ledger the event is.',
+    event_index UInt32 COMMENT 'Of the event among those of its frame.',
+    tenant String COMMENT 'Whose uses are counted, with all that is below the account.',
+    team String COMMENT 'Of the tenant; empty when the budget is the whole tenant''s.',
+    namespace String COMMENT 'Of the team; empty when the budget is not a namespace''s.',
+    budget_of String COMMENT 'What is counted: money, cpu, memory or gpu.',
+    amount Nullable(UInt64) COMMENT 'Millionths of the currency, or thousandths of a core or GPU, or bytes, times hours; NULL: the budget is taken back.',
+    period String COMMENT 'hour, day, week (from Monday on) or month, in UTC; empty when the budget is taken back.',
+    set_at DateTime64(3, 'UTC') COMMENT 'When it was set, by the ledger''s clock.',
+    version UInt64 COMMENT 'Counts what was set of it.'
+)
+ENGINE = MergeTree
+ORDER BY (tenant, team, namespace, budget_of, version)
+SETTINGS non_replicated_deduplication_window = 10000, max_suspicious_broken_parts = 1000000
+COMMENT 'What accounts may use up in every period. Of an account and what is counted, the row of the highest version counts.';
 
 CREATE TABLE IF NOT EXISTS closed_periods (
     lsn UInt64 COMMENT 'Where in the ledger it was closed: its bill is made of what stands before.',
@@ -218,6 +272,7 @@ SETTINGS non_replicated_deduplication_window = 10000, max_suspicious_broken_part
 COMMENT 'Use by the hour, exact to the millisecond, of what is over and, up to the last full hour, of what runs. Sum over it: every batch has a row of its own until the server merges them. A negative row takes back what was accrued beyond a run''s end.';
 
 CREATE TABLE IF NOT EXISTS capacity_hourly (
+    billing_period Date COMMENT 'The month in whose reconciliation it stands, as its first day: that of the hour, or, if that was closed before this was known, the first one that was open.',
     cluster LowCardinality(String) COMMENT 'The nodes'' label cluster; empty when they have none.',
     pool LowCardinality(String) COMMENT 'The nodes'' label pool; empty when they have none.',
     resource LowCardinality(String) COMMENT 'cpu, memory, gpu or gpu:<model>.',
@@ -229,7 +284,7 @@ CREATE TABLE IF NOT EXISTS capacity_hourly (
     transfers SimpleAggregateFunction(sum, UInt64) COMMENT 'Transfers that are in it.'
 )
 ENGINE = AggregatingMergeTree
-ORDER BY (cluster, pool, resource, account, hour, since)
+ORDER BY (cluster, pool, resource, account, hour, since, billing_period)
 SETTINGS non_replicated_deduplication_window = 10000, max_suspicious_broken_parts = 1000000
 COMMENT 'How the nodes'' books changed by the hour, summed from each batch''s transfers. Sum over it; the view cluster_slices makes integrals of it.';
 

@@ -1,20 +1,73 @@
 -- What is made of the tables in 0001_tables.sql: views, one statement each.
 
--- Which rate is in force from the beginning of a stretch of time on in which all rates are the same: for each resource that
--- has a rate of its own, and each moment at which any rate begins. Of several for one moment, the newest counts.
+-- Prices in force from the beginning of a stretch of time on in which all rates are the same, for each moment at which any rate
+-- begins. Tenants, priority classes, pools and clusters that no rate names have the prices of the empty name: look up
+-- if(tenant IN (SELECT tenant FROM rates), tenant, ''), and so on. Of the rates that fit, one for the tenant goes before one for all
+-- tenants; then in the same way one for the priority class, the pool, the cluster, and the GPU model; of several for one moment,
+-- the newest counts. The list price is what the rates say that name neither a tenant nor a priority class; it prices the capacity.
 CREATE VIEW IF NOT EXISTS prices AS
+WITH
+    moments AS (
+        SELECT DISTINCT applied_from AS since FROM rates
+        UNION DISTINCT
+        SELECT toDateTime64(0, 3, 'UTC') AS since
+    ),
+    in_force AS (
+        SELECT
+            r.resource AS resource, r.tenant AS tenant, r.priority_class AS priority_class, r.pool AS pool, r.cluster AS cluster,
+            m.since AS since,
+            argMax(r.micro_per_unit_hour, (r.applied_from, r.lsn, r.event_index)) AS micro
+        FROM moments AS m
+        CROSS JOIN rates AS r
+        WHERE r.applied_from <= m.since
+        GROUP BY resource, tenant, priority_class, pool, cluster, since
+    ),
+    resources AS (
+        SELECT toString(resource) AS resource FROM rates
+        UNION DISTINCT
+        SELECT toString(resource) AS resource FROM usage_hourly
+        UNION DISTINCT
+        SELECT toString(resource) AS resource FROM capacity_hourly
+    ),
+    uses AS (
+        SELECT
+            resource,
+            arrayJoin((SELECT groupUniqArrayArray([toString(tenant), '']) FROM rates)) AS tenant,
+            arrayJoin((SELECT groupUniqArrayArray([toString(priority_class), '']) FROM rates)) AS priority_class,
+            arrayJoin((SELECT groupUniqArrayArray([toString(pool), '']) FROM rates)) AS pool,
+            arrayJoin((SELECT groupUniqArrayArray([toString(cluster), '']) FROM rates)) AS cluster
+        FROM resources
+    ),
+    -- Each with what a rate that fits it says, for each choice of names that some rate makes.
+    fitting AS (
+        SELECT
+            resource, tenant, priority_class, pool, cluster,
+            arrayJoin((
+                SELECT groupUniqArray((tenant != '', priority_class != '', pool != '', cluster != '', startsWith(resource, 'gpu:')))
+                FROM rates
+            )) AS named,
+            if(startsWith(resource, 'gpu:') AND NOT named.5, 'gpu', resource) AS of_resource,
+            if(named.1, tenant, '') AS of_tenant,
+            if(named.2, priority_class, '') AS of_priority_class,
+            if(named.3, pool, '') AS of_pool,
+            if(named.4, cluster, '') AS of_cluster
+        FROM uses
+        WHERE named = (of_tenant != '', of_priority_class != '', of_pool != '', of_cluster != '', startsWith(of_resource, 'gpu:'))
+    )
 SELECT
-    toString(r.resource) AS resource,
-    moments.since AS since,
-    argMax(r.micro_per_unit_hour, (r.applied_from, r.lsn, r.event_index)) AS micro_per_unit_hour
-FROM (
-    SELECT DISTINCT applied_from AS since FROM rates
-    UNION DISTINCT
-    SELECT toDateTime64(0, 3, 'UTC') AS since
-) AS moments
-CROSS JOIN rates AS r
-WHERE r.applied_from <= moments.since
-GROUP BY resource, since;
+    f.resource AS resource,
+    f.tenant AS tenant,
+    f.priority_class AS priority_class,
+    f.pool AS pool,
+    f.cluster AS cluster,
+    i.since AS since,
+    argMax(i.micro, f.named) AS micro_per_unit_hour,
+    argMaxIf(i.micro, f.named, NOT f.named.1 AND NOT f.named.2) AS list_micro_per_unit_hour
+FROM fitting AS f
+INNER JOIN in_force AS i
+    ON f.of_resource = i.resource AND f.of_tenant = i.tenant AND f.of_priority_class = i.priority_class
+    AND f.of_pool = i.pool AND f.of_cluster = i.cluster
+GROUP BY resource, tenant, priority_class, pool, cluster, since;
 
 -- The moment up to which everything is known: what the ledger said last, or, while nothing happens, what the service said.
 CREATE VIEW IF NOT EXISTS known_through AS
@@ -81,15 +134,43 @@ HAVING ms != 0;
 
 -- The bill, line by line, up to now: what is over and what runs. A line is what one tenant, team, namespace, queue, job set and
 -- priority class used of one resource of one pool in one hour, at one price; its amount is rounded half up, away from zero, to
--- one micro-unit of the currency. Everything else is a sum of lines. A line of an hour whose month was closed before it was known
+-- one micro-unit of the currency. The same at the list price, which the capacity costs, is more by the discount; less than 0 is a
+-- surcharge. Everything else is a sum of lines. A line of an hour whose month was closed before it was known
 -- stands in the first month that was open, as a correction.
 CREATE VIEW IF NOT EXISTS chargeback_hourly AS
 WITH
-    used AS (
+    assumeNotNull((SELECT accrued_to FROM known_through)) AS accrued,
+    (SELECT groupUniqArray(toStartOfHour(toDateTime(applied_from, 'UTC'))) FROM rates
+        WHERE toStartOfHour(toDateTime(applied_from, 'UTC')) != applied_from) AS cut_hours,
+    in_force AS (SELECT *, 1 AS found FROM prices),
+    -- Of an hour that is over and in which no rate begins, the rows of a key are a line, and the server puts them together as
+    -- they lie, which takes a fraction of the time and memory of a GROUP BY.
+    settled AS (
+        SELECT
+            u.billing_period AS billing_period, u.tenant AS tenant, u.team AS team, u.namespace AS namespace, u.queue AS queue,
+            u.job_set AS job_set, u.priority_class AS priority_class, u.cluster AS cluster, u.pool AS pool, u.hour AS hour,
+            u.resource AS resource, p.micro_per_unit_hour AS micro_per_unit_hour,
+            p.list_micro_per_unit_hour AS list_micro_per_unit_hour, toUInt8(p.found) AS has_rate,
+            u.quantity AS quantity, u.ms AS ms, u.first_lsn AS first_lsn, u.last_lsn AS last_lsn
+        FROM (
+            SELECT
+                *,
+                if(tenant IN (SELECT tenant FROM rates), tenant, '') AS of_tenant,
+                if(priority_class IN (SELECT priority_class FROM rates), priority_class, '') AS of_priority_class,
+                if(pool IN (SELECT pool FROM rates), pool, '') AS of_pool,
+                if(cluster IN (SELECT cluster FROM rates), cluster, '') AS of_cluster
+            FROM usage_hourly FINAL
+            WHERE hour < accrued AND NOT has(cut_hours, hour)
+        ) AS u
+        LEFT JOIN in_force AS p ON u.resource = p.resource AND u.since = p.since AND u.of_tenant = p.tenant
+            AND u.of_priority_class = p.priority_class AND u.of_pool = p.pool AND u.of_cluster = p.cluster
+    ),
+    unsettled AS (
         SELECT
             billing_period, tenant, team, namespace, queue, job_set, priority_class, cluster, pool, hour, resource, since,
             quantity, ms, first_lsn, last_lsn
         FROM usage_hourly
+        WHERE hour >= accrued OR has(cut_hours, hour)
         UNION ALL
         SELECT
             billing_period, tenant, team, namespace, queue, job_set, priority_class, cluster, pool, hour, resource, since,
@@ -98,33 +179,32 @@ WITH
             first_lsn AS last_lsn
         FROM running_usage
     ),
-    priced AS (
-        SELECT
-            u.*,
-            if(own_found = 1, own_micro, kind_micro) AS micro_per_unit_hour,
-            toUInt8(own_found = 1 OR kind_found = 1) AS has_rate
-        FROM used AS u
-        LEFT JOIN (
-            SELECT resource AS own_resource, since AS own_since, micro_per_unit_hour AS own_micro, 1 AS own_found FROM prices
-        ) AS own ON u.resource = own_resource AND u.since = own_since
-        LEFT JOIN (
-            SELECT resource AS kind_resource, since AS kind_since, micro_per_unit_hour AS kind_micro, 1 AS kind_found
-            FROM prices
-            WHERE resource = 'gpu'
-        ) AS kind ON if(startsWith(u.resource, 'gpu:'), 'gpu', '') = kind_resource AND u.since = kind_since
-    ),
     lines AS (
         SELECT
             billing_period, tenant, team, namespace, queue, job_set, priority_class, cluster, pool, hour, resource,
-            micro_per_unit_hour, has_rate,
-            sum(quantity) AS quantity,
-            sum(ms) AS ms,
-            min(first_lsn) AS first_lsn,
-            max(last_lsn) AS last_lsn
-        FROM priced
+            micro_per_unit_hour, list_micro_per_unit_hour, has_rate, quantity, ms, first_lsn, last_lsn
+        FROM settled
+        UNION ALL
+        SELECT
+            u.billing_period AS billing_period, u.tenant AS tenant, u.team AS team, u.namespace AS namespace, u.queue AS queue,
+            u.job_set AS job_set, u.priority_class AS priority_class, u.cluster AS cluster, u.pool AS pool, u.hour AS hour,
+            u.resource AS resource, p.micro_per_unit_hour AS micro_per_unit_hour,
+            p.list_micro_per_unit_hour AS list_micro_per_unit_hour, toUInt8(p.found) AS has_rate,
+            sum(u.quantity) AS quantity, sum(u.ms) AS ms, min(u.first_lsn) AS first_lsn, max(u.last_lsn) AS last_lsn
+        FROM (
+            SELECT
+                *,
+                if(tenant IN (SELECT tenant FROM rates), tenant, '') AS of_tenant,
+                if(priority_class IN (SELECT priority_class FROM rates), priority_class, '') AS of_priority_class,
+                if(pool IN (SELECT pool FROM rates), pool, '') AS of_pool,
+                if(cluster IN (SELECT cluster FROM rates), cluster, '') AS of_cluster
+            FROM unsettled
+        ) AS u
+        LEFT JOIN in_force AS p ON u.resource = p.resource AND u.since = p.since AND u.of_tenant = p.tenant
+            AND u.of_priority_class = p.priority_class AND u.of_pool = p.pool AND u.of_cluster = p.cluster
         GROUP BY
             billing_period, tenant, team, namespace, queue, job_set, priority_class, cluster, pool, hour, resource,
-            micro_per_unit_hour, has_rate
+            micro_per_unit_hour, list_micro_per_unit_hour, has_rate
     )
 SELECT
     billing_period,
@@ -139,6 +219,7 @@ SELECT
     hour,
     resource,
     micro_per_unit_hour,
+    list_micro_per_unit_hour,
     has_rate,
     quantity,
     -- Core-hours, GiB-hours or GPU-hours, for people; the bill is made of whole numbers.
@@ -148,12 +229,15 @@ SELECT
     toInt256(if(resource = 'memory', 1073741824, 1000)) * 3600000 AS per_unit_hour,
     toInt128(sign(quantity) * intDiv(abs(toInt256(quantity)) * micro_per_unit_hour * 2 + per_unit_hour, per_unit_hour * 2))
         AS amount_micro,
+    toInt128(sign(quantity) * intDiv(abs(toInt256(quantity)) * list_micro_per_unit_hour * 2 + per_unit_hour, per_unit_hour * 2))
+        - amount_micro AS discount_micro,
     toUInt8(toStartOfMonth(toDate(hour)) != billing_period) AS is_correction,
     first_lsn,
     last_lsn
 FROM lines
 WHERE quantity != 0 OR ms != 0;
 
+-- The bill by the month: sums of the lines of chargeback_hourly. `month` is the one in whose bill they stand.
 CREATE VIEW IF NOT EXISTS chargeback_monthly AS
 SELECT
     tenant,
@@ -171,20 +255,30 @@ WHERE has_rate = 0
 GROUP BY tenant, hour, resource;
 
 -- What the nodes of a cluster and pool had, by the stretch of an hour in which all rates are the same, up to now: unit-
--- milliseconds by account, made of their books and of nothing that the bill is made of.
+-- milliseconds by account, made of their books and of nothing that the bill is made of. What became known of an hour after its
+-- month was closed stands in the first month that was open, as a correction of the hour.
 CREATE VIEW IF NOT EXISTS cluster_slices AS
 WITH
     assumeNotNull((SELECT at FROM known_through)) AS now_at,
     (SELECT arraySort(groupUniqArray(applied_from)) FROM rates) AS begins,
     assumeNotNull((SELECT min(hour) FROM capacity_hourly)) AS first_hour,
+    toDate(0) AS of_the_hour,
+    -- What corrects a closed month is, from the month that it was known in on, as if it had been so all along.
     changes AS (
         SELECT
-            cluster, pool, resource, account,
-            greatest(toDateTime64(hour, 3, 'UTC'), since) AS begins_at,
-            sum(risen) AS risen,
-            sum(moment) AS moment
+            cluster, pool, resource, account, part.1 AS period, part.2 AS begins_at,
+            sum(part.3) AS gained,
+            sum(part.4) AS weighted
         FROM capacity_hourly
-        GROUP BY cluster, pool, resource, account, begins_at
+        ARRAY JOIN if(
+            billing_period = toStartOfMonth(toDate(hour)),
+            [(of_the_hour, greatest(toDateTime64(hour, 3, 'UTC'), since), toInt128(risen), toInt128(moment))],
+            [
+                (billing_period, greatest(toDateTime64(hour, 3, 'UTC'), since), toInt128(risen), toInt128(moment)),
+                (of_the_hour, toDateTime64(billing_period, 3, 'UTC'), toInt128(risen), toInt128(0))
+            ]
+        ) AS part
+        GROUP BY cluster, pool, resource, account, period, begins_at
     ),
     hours AS (
         SELECT
@@ -205,29 +299,35 @@ WITH
         WHERE hour < now_at
     ),
     every_slice AS (
-        SELECT k.cluster, k.pool, k.resource, k.account, s.hour, s.begins_at, s.ends_at
-        FROM (SELECT DISTINCT cluster, pool, resource, account FROM changes) AS k
+        SELECT k.cluster, k.pool, k.resource, k.account, k.period, s.hour, s.begins_at, s.ends_at
+        FROM (
+            SELECT cluster, pool, resource, account, period, min(begins_at) AS first_at
+            FROM changes
+            GROUP BY cluster, pool, resource, account, period
+        ) AS k
         CROSS JOIN slices AS s
+        WHERE s.begins_at >= k.first_at AND (k.period = of_the_hour OR s.begins_at < toDateTime64(k.period, 3, 'UTC'))
     ),
     integrals AS (
         SELECT
-            e.cluster, e.pool, e.resource, e.account, e.hour, e.begins_at, e.ends_at,
-            (sum(c.risen) OVER w - c.risen) * dateDiff('millisecond', e.begins_at, e.ends_at)
-                + c.risen * dateDiff('millisecond', e.hour, e.ends_at) - c.moment AS quantity
+            e.cluster, e.pool, e.resource, e.account, e.period, e.hour, e.begins_at, e.ends_at,
+            (sum(c.gained) OVER w - c.gained) * dateDiff('millisecond', e.begins_at, e.ends_at)
+                + c.gained * dateDiff('millisecond', e.hour, e.ends_at) - c.weighted AS quantity
         FROM every_slice AS e
         LEFT JOIN changes AS c
             ON e.cluster = c.cluster AND e.pool = c.pool AND e.resource = c.resource AND e.account = c.account
-            AND e.begins_at = c.begins_at
+            AND e.period = c.period AND e.begins_at = c.begins_at
         WINDOW w AS (
-            PARTITION BY e.cluster, e.pool, e.resource, e.account ORDER BY e.begins_at
+            PARTITION BY e.cluster, e.pool, e.resource, e.account, e.period ORDER BY e.begins_at
             ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
         )
     )
 SELECT
+    if(i.period = of_the_hour, toStartOfMonth(toDate(i.hour)), i.period) AS billing_period,
     toString(cluster) AS cluster,
     toString(pool) AS pool,
     toString(resource) AS resource,
-    toDateTime(hour, 'UTC') AS hour,
+    toDateTime(i.hour, 'UTC') AS hour,
     begins_at,
     ends_at,
     sum(toInt256(i.quantity)) AS capacity,
@@ -237,20 +337,20 @@ SELECT
     sumIf(toInt256(i.quantity), account = 'cordoned') AS cordoned,
     sumIf(toInt256(i.quantity), account = 'unavailable') AS unavailable
 FROM integrals AS i
-GROUP BY cluster, pool, resource, hour, begins_at, ends_at
+GROUP BY billing_period, cluster, pool, resource, hour, begins_at, ends_at
 HAVING capacity != 0 OR allocated != 0 OR reserved != 0 OR idle != 0 OR cordoned != 0 OR unavailable != 0;
 
--- What the nodes of a cluster and pool had, by the hour, and what each part of it costs at the rates in force, exactly: millionths
--- of the currency times unit-milliseconds. Divide by per_unit_hour.
+-- What the nodes of a cluster and pool had, by the hour, and the list price of it: times a quantity, millionths of the currency times
+-- unit-milliseconds. Divide by per_unit_hour.
 CREATE VIEW IF NOT EXISTS cluster_hourly AS
 WITH
     priced AS (
-        SELECT
-            s.*,
-            if(own_found = 1, own_micro, kind_micro) AS micro_per_unit_hour
+        SELECT s.*, p.list_micro_per_unit_hour AS micro_per_unit_hour
         FROM (
             SELECT
                 *,
+                if(pool IN (SELECT pool FROM rates), pool, '') AS of_pool,
+                if(cluster IN (SELECT cluster FROM rates), cluster, '') AS of_cluster,
                 arrayLast(
                     cut -> cut <= begins_at,
                     arrayPushFront(
@@ -259,16 +359,11 @@ WITH
                 ) AS since
             FROM cluster_slices
         ) AS s
-        LEFT JOIN (
-            SELECT resource AS own_resource, since AS own_since, micro_per_unit_hour AS own_micro, 1 AS own_found FROM prices
-        ) AS own ON s.resource = own_resource AND s.since = own_since
-        LEFT JOIN (
-            SELECT resource AS kind_resource, since AS kind_since, micro_per_unit_hour AS kind_micro, 1 AS kind_found
-            FROM prices
-            WHERE resource = 'gpu'
-        ) AS kind ON if(startsWith(s.resource, 'gpu:'), 'gpu', '') = kind_resource AND s.since = kind_since
+        LEFT JOIN (SELECT * FROM prices WHERE tenant = '' AND priority_class = '') AS p
+            ON s.resource = p.resource AND s.since = p.since AND s.of_pool = p.pool AND s.of_cluster = p.cluster
     )
 SELECT
+    billing_period,
     cluster,
     pool,
     hour,
@@ -282,34 +377,39 @@ SELECT
     sum(p.cordoned) AS cordoned,
     sum(p.unavailable) AS unavailable
 FROM priced AS p
-GROUP BY cluster, pool, hour, resource, micro_per_unit_hour;
+GROUP BY billing_period, cluster, pool, hour, resource, micro_per_unit_hour;
 
--- What the capacity of an hour costs and no tenant is charged for, by the state that it was in. Amounts are rounded half up; with
--- the lines of the hour they come to the whole capacity's amount, because what is idle takes the rounding of all of them.
+-- What the capacity of an hour costs at its list price and no tenant is charged for, by the state that it was in; and the discount:
+-- what tenants were charged less than the list price of what they used, or, below 0, more. Amounts are rounded half up; with the
+-- lines of the hour they come to the whole capacity's amount, because what is idle takes the rounding of all of them.
 CREATE VIEW IF NOT EXISTS platform_cost_hourly AS
 WITH
     charged AS (
-        SELECT cluster, pool, hour, resource, micro_per_unit_hour, sum(amount_micro) AS amount_micro
+        SELECT
+            billing_period, cluster, pool, hour, resource, list_micro_per_unit_hour,
+            sum(amount_micro) AS amount_micro, sum(discount_micro) AS discount_micro
         FROM chargeback_hourly
-        GROUP BY cluster, pool, hour, resource, micro_per_unit_hour
+        GROUP BY billing_period, cluster, pool, hour, resource, list_micro_per_unit_hour
     ),
     amounts AS (
         SELECT
-            c.cluster AS cluster, c.pool AS pool, c.hour AS hour, c.resource AS resource,
+            c.billing_period AS billing_period, c.cluster AS cluster, c.pool AS pool, c.hour AS hour, c.resource AS resource,
             c.micro_per_unit_hour AS micro_per_unit_hour,
             arrayMap(
-                quantity -> toInt128(intDiv(quantity * micro_per_unit_hour * 2 + per_unit_hour, per_unit_hour * 2)),
+                quantity -> toInt128(
+                    sign(quantity) * intDiv(abs(quantity) * micro_per_unit_hour * 2 + per_unit_hour, per_unit_hour * 2)
+                ),
                 [capacity, reserved, cordoned, unavailable]
             ) AS micro,
             c.reserved AS reserved, c.cordoned AS cordoned, c.unavailable AS unavailable, c.idle AS idle,
-            b.amount_micro AS charged_micro
+            b.amount_micro AS charged_micro, b.discount_micro AS discount_micro
         FROM cluster_hourly AS c
         LEFT JOIN charged AS b
-            ON c.cluster = b.cluster AND c.pool = b.pool AND c.hour = b.hour AND c.resource = b.resource
-            AND c.micro_per_unit_hour = b.micro_per_unit_hour
+            ON c.billing_period = b.billing_period AND c.cluster = b.cluster AND c.pool = b.pool AND c.hour = b.hour AND c.resource = b.resource
+            AND c.micro_per_unit_hour = b.list_micro_per_unit_hour
     )
 SELECT
-    toStartOfMonth(toDate(hour)) AS billing_period,
+    billing_period,
     hour,
     cluster,
     pool,
@@ -317,24 +417,26 @@ SELECT
     part.1 AS state,
     micro_per_unit_hour,
     part.2 AS quantity,
-    part.3 AS amount_micro
+    part.3 AS amount_micro,
+    toUInt8(toStartOfMonth(toDate(hour)) != billing_period) AS is_correction
 FROM amounts
 ARRAY JOIN [
     ('reserved', reserved, micro[2]),
     ('cordoned', cordoned, micro[3]),
     ('unavailable', unavailable, micro[4]),
-    ('idle', idle, micro[1] - micro[2] - micro[3] - micro[4] - charged_micro)
+    ('discount', toInt256(0), discount_micro),
+    ('idle', idle, micro[1] - micro[2] - micro[3] - micro[4] - charged_micro - discount_micro)
 ] AS part
 WHERE part.2 != 0 OR part.3 != 0;
 
--- Each month's capacity in money against what became of it. `variance` is exact, before any rounding: the cost of the capacity
--- less that of what was used, reserved, idle, cordoned and unavailable, in millionths of the currency times unit-milliseconds;
--- nothing but 0 is right. `rounding_micro` is what the rounded lines come to more than their exact sum.
+-- Each month's capacity at its list price against what became of it. `variance` is exact, before any rounding: the cost of the
+-- capacity less that of what was used, charged and discount together, reserved, idle, cordoned and unavailable, in millionths of
+-- the currency times unit-milliseconds; nothing but 0 is right. `rounding_micro` is what the rounded lines come to more than their exact sum.
 CREATE VIEW IF NOT EXISTS reconciliation AS
 WITH
     had AS (
         SELECT
-            toStartOfMonth(toDate(hour)) AS month, cluster, pool, resource, any(per_unit_hour) AS per_unit_hour,
+            billing_period AS month, cluster, pool, resource, any(per_unit_hour) AS per_unit_hour,
             sum(h.capacity * micro_per_unit_hour) AS capacity,
             sum((h.reserved + h.idle + h.cordoned + h.unavailable) * micro_per_unit_hour) AS platform,
             sum(h.reserved * micro_per_unit_hour) AS reserved,
@@ -346,8 +448,9 @@ WITH
     ),
     charged AS (
         SELECT
-            toStartOfMonth(toDate(hour)) AS month, cluster, pool, resource,
+            billing_period AS month, cluster, pool, resource,
             sum(toInt256(quantity) * micro_per_unit_hour) AS exact,
+            sum(toInt256(quantity) * list_micro_per_unit_hour) AS listed,
             sum(amount_micro) AS charged_micro,
             min(first_lsn) AS first_lsn,
             max(last_lsn) AS last_lsn
@@ -361,12 +464,13 @@ SELECT
     h.resource AS resource,
     toInt128(intDiv(h.capacity * 2 + per_unit_hour, per_unit_hour * 2)) AS capacity_micro,
     c.charged_micro AS charged_micro,
+    toInt128(sign(c.listed - c.exact) * intDiv(abs(c.listed - c.exact) * 2 + per_unit_hour, per_unit_hour * 2)) AS discount_micro,
     toInt128(intDiv(h.reserved * 2 + per_unit_hour, per_unit_hour * 2)) AS reserved_micro,
     toInt128(intDiv(h.idle * 2 + per_unit_hour, per_unit_hour * 2)) AS idle_micro,
     toInt128(intDiv(h.cordoned * 2 + per_unit_hour, per_unit_hour * 2)) AS cordoned_micro,
     toInt128(intDiv(h.unavailable * 2 + per_unit_hour, per_unit_hour * 2)) AS unavailable_micro,
     toFloat64(c.charged_micro) - toFloat64(c.exact) / toFloat64(per_unit_hour) AS rounding_micro,
-    h.capacity - h.platform - c.exact AS variance,
+    h.capacity - h.platform - c.listed AS variance,
     c.first_lsn AS first_lsn,
     c.last_lsn AS last_lsn
 FROM had AS h
@@ -376,9 +480,9 @@ LEFT JOIN charged AS c ON h.month = c.month AND h.cluster = c.cluster AND h.pool
 -- one for each line of platform_cost_hourly, which no tenant was charged for.
 --
 -- BilledCost is the line's amount, to the micro-unit, and 0 for what nobody was charged for; EffectiveCost is the amount of
--- both. ListCost and ContractedCost are price x quantity and not rounded, because FOCUS wants the exact product; they differ
--- from the amount by half a micro-unit at the most. A correction may differ from the product, so that all its costs are the
--- amount. The quantity has 12 decimals, cut off. An amount or quantity that has no room in 38 digits is an error.
+-- both. ContractedCost is price x quantity and not rounded, because FOCUS wants the exact product; it differs from the amount by
+-- half a micro-unit at the most. ListCost is the same with the list price. A correction may differ from the product, so that all
+-- its costs are the amount, unless it has a discount. The quantity has 12 decimals, cut off. An amount or quantity that has no room in 38 digits is an error.
 --
 -- Columns of FOCUS first, by name, then the suite's own, with x_.
 CREATE VIEW IF NOT EXISTS focus_charges AS
@@ -398,6 +502,7 @@ WITH
             toString(resource) AS resource,
             'allocated' AS state,
             micro_per_unit_hour,
+            list_micro_per_unit_hour,
             has_rate = 1 AS has_rate,
             quantity,
             toNullable(ms) AS ms,
@@ -421,14 +526,17 @@ WITH
             toString(resource) AS resource,
             toString(state) AS state,
             micro_per_unit_hour,
+            micro_per_unit_hour AS list_micro_per_unit_hour,
             micro_per_unit_hour != 0 AS has_rate,
             quantity,
             CAST(NULL, 'Nullable(Int64)') AS ms,
             amount_micro,
-            false AS corrects,
+            is_correction = 1 AS corrects,
             CAST(NULL, 'Nullable(UInt64)') AS first_lsn,
             CAST(NULL, 'Nullable(UInt64)') AS last_lsn
         FROM platform_cost_hourly
+        -- It is what list cost and billed cost of the lines differ by.
+        WHERE state != 'discount'
     ),
     named AS (
         SELECT
@@ -441,8 +549,14 @@ WITH
             if(resource = 'memory', 1073741824, 1000) * toDecimal256(3600000, 0) AS per_unit_hour,
             toDecimal128(divideDecimal(toDecimal256(quantity, 0), per_unit_hour, 12), 12) AS units,
             toDecimal128(micro_per_unit_hour, 6) / 1000000 AS price,
+            toDecimal128(list_micro_per_unit_hour, 6) / 1000000 AS list_price,
             toDecimal128(amount_micro, 6) / 1000000 AS amount,
             if(corrects, toDecimal128(amount, 18), toDecimal128(toDecimal256(units, 12) * toDecimal256(price, 6), 18)) AS product,
+            if(
+                corrects AND list_price = price,
+                toDecimal128(amount, 18),
+                toDecimal128(toDecimal256(units, 12) * toDecimal256(list_price, 6), 18)
+            ) AS list_product,
             multiIf(charged AND job_set != '', 'job-set/' || tenant || '/' || job_set,
                     NOT charged AND pool != '', 'pool/' || cluster || '/' || pool, NULL) AS resource_id
         FROM lines
@@ -472,13 +586,13 @@ SELECT
     amount AS EffectiveCost,
     CAST(NULL, 'Nullable(String)') AS InvoiceId,
     'Apportion' AS InvoiceIssuerName,
-    product AS ListCost,
-    price AS ListUnitPrice,
+    list_product AS ListCost,
+    list_price AS ListUnitPrice,
     if(has_rate, 'Standard', 'Other') AS PricingCategory,
     BillingCurrency AS PricingCurrency,
     price AS PricingCurrencyContractedUnitPrice,
     amount AS PricingCurrencyEffectiveCost,
-    price AS PricingCurrencyListUnitPrice,
+    list_price AS PricingCurrencyListUnitPrice,
     units AS PricingQuantity,
     unit AS PricingUnit,
     'Apportion' AS ProviderName,
@@ -619,9 +733,11 @@ FROM (
         ('running_allocations', toInt128((SELECT sum(toInt128(checksum) * sign) FROM running_allocations)) - sum(running_allocations)),
         ('unplaced_allocations', toInt128((SELECT count() FROM unplaced_allocations)) - sum(unplaced_allocations)),
         ('preemptions', toInt128((SELECT count() FROM preemptions)) - sum(preemptions)),
+        ('quota_denials', toInt128((SELECT count() FROM quota_denials)) - sum(quota_denials)),
         ('node_transfers', toInt128((SELECT count() FROM node_transfers)) - sum(node_transfers)),
         ('node_capacities', toInt128((SELECT count() FROM node_capacities)) - sum(node_capacities)),
         ('rates', toInt128((SELECT count() FROM rates)) - sum(rates)),
+        ('budgets', toInt128((SELECT count() FROM budgets)) - sum(budgets)),
         ('closed_periods', toInt128((SELECT count() FROM closed_periods)) - sum(closed_periods)),
         ('usage_hourly', toInt128((SELECT sum(ms) FROM usage_hourly)) - sum(usage_ms)),
         ('capacity_hourly', toInt128((SELECT sum(transfers) FROM capacity_hourly)) - sum(capacity_transfers)),

@@ -16,7 +16,7 @@ pub const HEADER_LEDGER: &str = "Apportion-Ledger";
 /// Of a feed message: the digest of the ledger's record at the end of its batch.
 pub const HEADER_DIGEST: &str = "Apportion-Digest";
 /// What tenants may ask, each verb of one service.
-pub const QUERY_VERBS: [&str; 9] = [
+pub const QUERY_VERBS: [&str; 10] = [
     "feed",
     "operation",
     "allocation",
@@ -26,6 +26,7 @@ pub const QUERY_VERBS: [&str; 9] = [
     "usage",
     "bill",
     "budget",
+    "logs",
 ];
 /// The name that stands for the operators where a tenant's name is expected. No tenant may begin with `_`.
 pub const OPERATOR: &str = "_operator";
@@ -79,7 +80,7 @@ impl Subjects {
         self.subject(&format!("query.{tenant}.{verb}"))
     }
 
-    /// `heartbeat`, `assign`, `report` or `sync` of one node.
+    /// `heartbeat`, `assign`, `report`, `sync` or `logs` of one node.
     pub fn node(&self, node: &str, what: &str) -> String {
         self.subject(&format!("node.{node}.{what}"))
     }

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import compose, kept, paths, services, stack, wheels
+from . import compose, kept, npm, paths, services, stack, wheels
 from .net import LOOPBACK, http_ok, wait_until
 from .paths import CHECKOUT, LOCAL, StackError, StateDir
 from .postgres import READER
@@ -89,11 +89,16 @@ def parser():
         sub.add_argument("--cell", help=f"name of the cell (default: {CELL})")
         sub.add_argument("--state", type=Path, help="directory for data, logs and configuration")
 
-    command("setup", cmd_setup, "install the pinned wheels into .local/venv")
+    command("setup", cmd_setup, "install the pinned wheels into .local/venv, and the chart library into .local/page")
 
     run = command("run", cmd_run, "start everything, replay a workload, stop everything")
     run.add_argument("--workload", type=Path, default=CHECKOUT / "loadtest/workloads/openb")
     run.add_argument("--report", type=Path, default=CHECKOUT / "target/run/report.json")
+    run.add_argument("--first-day", type=int, help="replay only pods that were created from this recorded day on")
+    run.add_argument("--days", type=positive, help="replay only pods that were created in so many days")
+    run.add_argument("--repeat", type=positive, help="replay each pod so many times")
+    run.add_argument("--load", type=positive,
+                     help="use so few nodes that the pods ask for this part of their GPUs and time, in percent")
     run.add_argument("--limit-pods", type=int, help="replay only the first pods of the workload")
     run.add_argument("--limit-nodes", type=int, help="use only the first nodes of the workload")
     run.add_argument("--replay-seconds", type=int, help="real time for the whole recorded time (default: 75)")
@@ -108,10 +113,12 @@ def parser():
         up.add_argument("--tenants", type=positive,
                         help="so many tenants and no nodes, quotas or rates: whoever measures brings their own")
         up.add_argument("--operation-window-s", type=positive, help="how long operation ids are remembered, seconds")
+        up.add_argument("--lease-s", type=positive, help="how long a node counts as there after its last heartbeat, seconds")
         up.add_argument("--level", type=positive, help="the cell's feature level, instead of the newest")
         up.add_argument("--together", action="store_true", help="run the five services as one process")
         up.add_argument("--replicas", type=positive, default=1,
                         help="processes of each service: one leads, the others stand by (default: %(default)s)")
+        up.add_argument("--agent", action="store_true", help="an agent for this machine, which runs commands, beside the simulated nodes")
         up.add_argument("--breakable", action="store_true",
                         help="clocks that can be set wrong and a disk of the bus that can be filled: for loadtest chaos")
         up.add_argument("--fresh", action="store_true", help="throw away the data of the last time and begin anew")
@@ -141,6 +148,7 @@ def parser():
 
 def cmd_setup(_options):
     wheels.setup()
+    npm.setup()
     print(f"Ready: {paths.VENV.relative_to(CHECKOUT)}")
     return 0
 
@@ -158,7 +166,7 @@ def cmd_run(options):
     programs = programs_of(options)
     stack.need_programs(programs)
     workload = options.workload.resolve()
-    limits = chosen(options, "limit_pods", "limit_nodes")
+    limits = chosen(options, "first_day", "days", "repeat", "load", "limit_pods", "limit_nodes")
     plan = stack.plan(programs / "loadtest", workload, [*limits, *chosen(options, "replay_seconds")])
     state = open_run_state("run", options)
     stack_ = Stack(state, programs, stack.beginning(options.cell or CELL, plan["tenants"], tls_only=bool(options.tls)))
@@ -312,8 +320,8 @@ def cmd_up(options):
                "--state", str(state), "--profile", options.profile, "--replicas", str(options.replicas)]
     if options.workload:
         command += ["--workload", str(options.workload.resolve())]
-    command += chosen(options, "cell", "rate", "tenants", "operation_window_s", "level")
-    command += [f"--{name}" for name in ("together", "breakable", "fresh") if getattr(options, name)]
+    command += chosen(options, "cell", "rate", "tenants", "operation_window_s", "lease_s", "level")
+    command += [f"--{name}" for name in ("together", "breakable", "fresh", "agent") if getattr(options, name)]
     if options.tls is not None:
         command += ["--tls" if options.tls else "--no-tls"]
     if options.bin_dir:
@@ -375,6 +383,8 @@ def serve_start(options, tell):
             stack_.start_clock(*clock)
         stack_.start_services(tell, together=options.together, replicas=options.replicas, level=options.level)
         stack_.start_fleet(CHECKOUT / "loadtest/workloads/openb", tell)
+        if options.agent:
+            stack_.start_agent(tell)
     except BaseException:
         finish(stack_, state, code=1, keep_all=True)
         raise
@@ -397,14 +407,15 @@ def beginning(options, programs):
         raise StackError("--breakable and --together: what is broken is one service at a time.")
     window_s = options.operation_window_s
     window_ms = window_s * 1000 if window_s else services.OPERATION_WINDOW_MS
+    lease_ms = options.lease_s * 1000 if options.lease_s else services.LEASE_MS
     furnished = clock is None and not options.tenants
     return stack.beginning(options.cell or CELL, tenants, window_ms, furnished, options.breakable,
-                           bool(options.tls)), clock
+                           bool(options.tls), lease_ms), clock
 
 
 def refuse_other(options):
     """A stack that goes on is what it was."""
-    given = chosen(options, "cell", "workload", "rate", "tenants", "operation_window_s", "level")
+    given = chosen(options, "cell", "workload", "rate", "tenants", "operation_window_s", "lease_s", "level")
     given += ["--breakable"] if options.breakable else []
     if given:
         raise StackError(f"{short(options.state)} has a stack already, which goes on as what it was. For another one, "

@@ -12,6 +12,8 @@ NAMES = ("admission", "quota", "scheduler", "node-heartbeat", "analytics")
 LEDGER_WRITERS = ("admission", "quota", "scheduler", "node-heartbeat")
 CELL_NUMBER = 1
 LEASE_MS = 15_000
+# What a command may take to stop when the stack does; shorter than the launcher waits for a process.
+AGENT_GRACE_MS = 5_000
 # How long an operation id is remembered.
 OPERATION_WINDOW_MS = 24 * 3_600_000
 # The one process of all services, where they run together.
@@ -79,9 +81,17 @@ def config(service, stack, listen):
     if service == "node-heartbeat":
         tables["nats"]["signing_key_file"] = str(held / "node-signing.nk")
         # The simulated fleet has one user for all of its nodes.
-        tables["service"] = {"lease_ms": round(LEASE_MS * rate), "joining": "open"}
+        tables["service"] = {"lease_ms": round(stack["lease_ms"] * rate), "joining": "open"}
     if service == "admission":
         tables["service"] = {"operation_window_ms": round(stack["operation_window_ms"] * rate)}
+    return tables
+
+
+def agent_config(stack, node, listen, state_dir):
+    """The configuration of an agent. The cell is open, so it needs no token: it speaks as the simulated nodes do."""
+    tables = common(Path(stack["nats"]["creds"]) / "fleet.creds", stack)
+    tables["http"] = {"listen": listen}
+    tables["service"] = {"node": node, "state_dir": str(state_dir), "grace_ms": AGENT_GRACE_MS}
     return tables
 
 

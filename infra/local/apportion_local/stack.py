@@ -29,6 +29,8 @@ CELL_INIT_TIMEOUT_S = 60
 # Real time for the services and the nodes to come up before the recorded time begins.
 LEAD_MS = 20_000
 FLEET = "fleet"
+# The agent of this machine, and the node that it speaks for.
+AGENT, AGENT_NODE = "node-agent", "this-machine"
 # How much Postgres and ClickHouse give way where they share a machine with the services.
 READ_MODELS_NICE = 5
 # What each tenant of `up` may hold: 256 cores, 2 TiB, 32 GPUs; and what it costs, in millionths per unit and hour.
@@ -37,13 +39,13 @@ UP_RATES = {"cpu": 40_000, "memory": 5_000, "gpu": 2_000_000}
 
 
 def beginning(cell, tenants, operation_window_ms=services.OPERATION_WINDOW_MS, furnished=False, breakable=False,
-              tls_only=False):
+              tls_only=False, lease_ms=services.LEASE_MS):
     """
     What a stack's data belongs to from its first to its last launcher. `furnished`: with nodes, quotas and rates;
     `breakable`: with clocks that can be set wrong, and the servers' data in memory.
     """
     return {"cell": cell, "tenants": list(tenants), "operation_window_ms": operation_window_ms, "clock": None,
-            "furnished": furnished, "breakable": breakable, "tls": tls_only}
+            "furnished": furnished, "breakable": breakable, "tls": tls_only, "lease_ms": lease_ms}
 
 
 class Stack:
@@ -77,6 +79,8 @@ class Stack:
             "tenants": begun["tenants"],
             "clock": begun["clock"],
             "operation_window_ms": begun["operation_window_ms"],
+            # Stacks of earlier versions do not say.
+            "lease_ms": begun.get("lease_ms", services.LEASE_MS),
             "state_dir": str(state.path),
             "services": {},
         }
@@ -299,6 +303,19 @@ class Stack:
             self._operator("rates", "set", resource, f"{micro // 10**6}.{micro % 10**6:06}")
         self.kept.done("tenants")
         say(f"  {'fleet':<11} simulated nodes; tenants have quotas, resources have rates")
+
+    def start_agent(self, say):
+        """A node that is this machine. What it runs are processes of whoever started the stack."""
+        program = self.programs / "apportion-node-agent"
+        if not program.exists():
+            raise StackError(f"{self.programs} has no {program.name}. Run: make build")
+        port = self.kept.port(AGENT)
+        config = self.state.path / "config" / "node-agent.toml"
+        tables = services.agent_config(self.value, AGENT_NODE, f"{LOOPBACK}:{port}", self.state.path / "agent")
+        paths.write_private(config, services.to_toml(tables))
+        self.supervisor.start(services.spec(AGENT, program, config, port, {}))
+        self.service_names = (*self.service_names, AGENT)
+        say(f"  {'agent':<11} node {AGENT_NODE} is this machine, and runs commands")
 
     def _operator(self, *words):
         done = subprocess.run([str(self.programs / "apportion"), "--stack", str(self.file), *words],

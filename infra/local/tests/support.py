@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import datetime
+import json
 import subprocess
 import sys
 import tempfile
@@ -14,6 +16,7 @@ from apportion_local.net import free_port, http_ok, wait_until  # noqa: E402
 
 
 PROGRAMS = paths.bin_dir("debug")
+LAUNCHER = paths.CHECKOUT / "infra" / "local" / "stack.py"
 
 
 class NatsServer:
@@ -88,3 +91,43 @@ async def until(condition, timeout_s=10.0):
             await asyncio.sleep(0.01)
 
     await asyncio.wait_for(poll(), timeout_s)
+
+
+class Stack:
+    """A whole stack with a state directory of its own, by the launcher."""
+
+    TIMEOUT_SECONDS = 400
+    # Until what runs is in the bill, and the currency.
+    PATIENCE_SECONDS = 90
+
+    def __init__(self, directory, *options):
+        self.state = directory / "up"
+        self.launcher("up", "--fresh", "--bin-dir", str(PROGRAMS), *options)
+        self.value = json.loads((self.state / "stack.json").read_text(encoding="utf-8"))
+
+    def run(self, *command):
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              timeout=self.TIMEOUT_SECONDS)
+        if done.returncode != 0:
+            raise AssertionError(f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return done.stdout
+
+    def launcher(self, *words):
+        return self.run(sys.executable, str(LAUNCHER), *words, "--state", str(self.state))
+
+    def apportion(self, *words):
+        return self.run(str(PROGRAMS / "apportion"), "--stack", str(self.state / "stack.json"), *words)
+
+    def use(self):
+        """Two tenants use something, and a rate changes meanwhile. Whether it is in the bill."""
+        self.apportion("submit", "--tenant", "team-a", "--account", "team-a/ml", "--job-set", "train", "--cpu", "4",
+                       "--memory", "16GiB", "--gpus", "1")
+        soon = datetime.datetime.now(datetime.timezone.utc) + 2 * datetime.timedelta(seconds=1)
+        self.apportion("rates", "set", "cpu", "0.05", "--from", f"{soon:%Y-%m-%dT%H:%M:%S.123Z}")
+        # It has no rate, and time goes on in the bill with it.
+        return wait_until(self.is_used, self.PATIENCE_SECONDS, 1)
+
+    def is_used(self):
+        self.apportion("submit", "--tenant", "team-b", "--cpu", "2", "--memory", "1GiB")
+        lines = json.loads(self.apportion("usage", "-o", "json"))
+        return lines["currency"] == "USD" and {"team-a", "team-b"} <= {line["tenant"] for line in lines["lines"]}

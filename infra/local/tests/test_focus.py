@@ -11,7 +11,6 @@ import collections
 import csv
 import datetime
 import hashlib
-import json
 import os
 import re
 import subprocess
@@ -22,15 +21,11 @@ import venv
 from decimal import Decimal, localcontext
 from pathlib import Path
 
-from . import support  # noqa: F401  (puts the launcher's package on the path)
+from . import support
 from apportion_local import net, paths
 
-PROGRAMS = Path(os.environ.get("CARGO_TARGET_DIR", paths.CHECKOUT / "target")) / "debug"
 LOCAL = paths.CHECKOUT / "infra" / "local"
 VENV = Path(os.environ.get("APPORTION_FOCUS_VENV", paths.CHECKOUT / ".local" / "focus"))
-TIMEOUT_SECONDS = 400
-# Until what runs is in the bill, and the currency.
-PATIENCE_SECONDS = 90
 
 # pip's arguments for each list of packages; the validator says that it needs Python 3.12, and does not.
 STEPS = {
@@ -103,46 +98,14 @@ def next_month(when):
     return (when.replace(day=1) + datetime.timedelta(days=32)).replace(day=1)
 
 
-class Stack:
-    """A stack on which two tenants use something, and a rate changes meanwhile."""
-
-    def __init__(self, directory):
-        self.state = directory / "up"
-        self.launcher("up", "--fresh", "--bin-dir", str(PROGRAMS))
-
-    def run(self, *command):
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-        if done.returncode != 0:
-            raise AssertionError(f"{command}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
-        return done.stdout
-
-    def launcher(self, *words):
-        return self.run(sys.executable, str(LOCAL / "stack.py"), *words, "--state", str(self.state))
-
-    def apportion(self, *words):
-        return self.run(str(PROGRAMS / "apportion"), "--stack", str(self.state / "stack.json"), *words)
-
-    def use(self):
-        self.apportion("submit", "--tenant", "team-a", "--account", "team-a/ml", "--job-set", "train", "--cpu", "4",
-                       "--memory", "16GiB", "--gpus", "1")
-        soon = datetime.datetime.now(datetime.timezone.utc) + 2 * datetime.timedelta(seconds=1)
-        self.apportion("rates", "set", "cpu", "0.05", "--from", f"{soon:%Y-%m-%dT%H:%M:%S.123Z}")
-        # It has no rate, and time goes on in the bill with it.
-        return net.wait_until(self.is_used, PATIENCE_SECONDS, 1)
-
-    def is_used(self):
-        self.apportion("submit", "--tenant", "team-b", "--cpu", "2", "--memory", "1GiB")
-        lines = json.loads(self.apportion("usage", "-o", "json"))
-        return lines["currency"] == "USD" and {"team-a", "team-b"} <= {line["tenant"] for line in lines["lines"]}
-
-    def export(self, path):
-        """Twice the same: what is asked for while time goes on in the tables is of two moments."""
-        def is_of_one_moment():
-            before = path.read_bytes() if path.exists() else b""
-            month = f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m}"
-            self.apportion("invoice", "export", month, "--open", "--format", "focus-csv", "--to", str(path))
-            return path.read_bytes() == before
-        return net.wait_until(is_of_one_moment, PATIENCE_SECONDS, 1)
+def export(stack, path):
+    """Twice the same: what is asked for while time goes on in the tables is of two moments."""
+    def is_of_one_moment():
+        before = path.read_bytes() if path.exists() else b""
+        month = f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m}"
+        stack.apportion("invoice", "export", month, "--open", "--format", "focus-csv", "--to", str(path))
+        return path.read_bytes() == before
+    return net.wait_until(is_of_one_moment, stack.PATIENCE_SECONDS, 1)
 
 
 EXPORT = os.environ.get("APPORTION_FOCUS_CSV")
@@ -155,12 +118,12 @@ def setUpModule():
     directory = tempfile.TemporaryDirectory(prefix="apportion-focus-")
     unittest.addModuleCleanup(directory.cleanup)
     Path(directory.name).chmod(0o711)
-    stack = Stack(Path(directory.name))
+    stack = support.Stack(Path(directory.name))
     unittest.addModuleCleanup(stack.launcher, "down")
     if not stack.use():
         raise AssertionError("what runs is not in the bill")
     EXPORT = Path(directory.name) / "bill.csv"
-    if not stack.export(EXPORT):
+    if not export(stack, EXPORT):
         raise AssertionError("no two exports are the same")
 
 

@@ -236,7 +236,7 @@ class States(unittest.TestCase):
         StateDir(self.path, traversable=False, lasting=True, fresh=False).close("nothing")
 
     def test_another_stack_is_not_made_of_the_one_that_is_there(self):
-        for words in (["--tenants", "2"], ["--cell", "x"], ["--operation-window-s", "5"]):
+        for words in (["--tenants", "2"], ["--cell", "x"], ["--operation-window-s", "5"], ["--lease-s", "5"]):
             options = cli.parser().parse_args(["up", "--state", str(self.path), *words])
             with self.assertRaisesRegex(StackError, words[0]):
                 cli.refuse_other(options)

@@ -13,9 +13,10 @@ import tempfile
 import tomllib
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from . import support  # noqa: F401  (puts the launcher on the path)
-from apportion_local import bus, cli, nats_conf, net, paths, services, stack
+from apportion_local import bus, cli, nats_conf, net, npm, paths, services, stack
 from apportion_local.breakable import Disk
 from apportion_local.net import LOOPBACK
 from apportion_local.paths import StackError, StateDir
@@ -34,8 +35,28 @@ def stack_value():
         "clickhouse": {"url": "http://127.0.0.1:3", "user": "analytics", "password": "pw", "database": "apportion"},
         "clock": {"origin_ms": 0, "started_ms": 5, "rate": 1000},
         "operation_window_ms": services.OPERATION_WINDOW_MS,
+        "lease_ms": services.LEASE_MS,
         "otlp_listen": "127.0.0.1:6",
     }
+
+
+class ChartLibrary(unittest.TestCase):
+    def test_without_npm_the_set_up_says_so_and_goes_on(self):
+        said = []
+        with (tempfile.TemporaryDirectory(prefix="apportion-test-") as home,
+              mock.patch.object(paths, "LOCAL", Path(home)), mock.patch.object(npm, "TARGET", Path(home) / "page"),
+              mock.patch.dict(os.environ, PATH=home)):
+            npm.setup(said.append)
+            self.assertFalse(npm.TARGET.exists())
+        self.assertRegex(" ".join(said), "there is no npm")
+
+    def test_its_files_are_named_by_digests_and_by_no_address(self):
+        packages = json.loads((npm.SOURCE / "package-lock.json").read_text(encoding="utf-8"))["packages"]
+        fetched = {name: package for name, package in packages.items() if name}
+        self.assertIn("node_modules/chart.js", fetched)
+        for name, package in fetched.items():
+            self.assertRegex(package["integrity"], r"\Asha512-[A-Za-z0-9+/]{86}==\Z", name)
+            self.assertNotIn("resolved", package, name)
 
 
 class NatsConf(unittest.TestCase):

@@ -6,12 +6,15 @@
 mod jetstream;
 mod own;
 mod report;
+mod rest;
 mod rows;
-mod servers;
 mod task_tables;
 
 use crate::{
-    kit::report::{Measure, Out, ReportError, object},
+    kit::{
+        report::{Measure, Out, ReportError, object},
+        servers::{Servers, ServersError},
+    },
     throughput::BenchError,
 };
 use chassis::stack::{Stack, StackError};
@@ -22,7 +25,7 @@ use replay::{
 };
 pub(crate) use report::AIM_TASK_TABLES;
 use report::Figures;
-use servers::{Servers, rest};
+use rest::rest;
 use std::{io, path::PathBuf, process::ExitCode, time::Duration};
 
 #[derive(Debug, clap::Args)]
@@ -39,8 +42,8 @@ pub struct Options {
 
 #[derive(Debug, thiserror::Error)]
 pub enum PeersError {
-    #[error("{0} names no servers for the peers: run this by `make bench-peers`")]
-    NoServers(&'static str),
+    #[error(transparent)]
+    Servers(#[from] ServersError),
     #[error("Apportion sustained none of the rates that were tried")]
     NoneSustained,
     #[error("Apportion's own measure: {0}")]
@@ -79,8 +82,6 @@ pub enum PeersError {
     Report(#[from] ReportError),
     #[error("a file, or the runtime: {0}")]
     Io(#[from] io::Error),
-    #[error("the servers' file: {0}")]
-    Json(#[from] serde_json::Error),
 }
 
 pub fn main(options: &Options) -> ExitCode {

@@ -341,6 +341,7 @@ impl Bench {
                 allocation: self.running.swap_remove(at),
                 cause: EndCause::Finished,
                 at: Millis(2),
+                exit: None,
             }));
         }
         let (took, _) = self.time(&ends)?;

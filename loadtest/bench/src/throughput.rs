@@ -6,21 +6,21 @@
 //! audit: every task once, everywhere.
 
 mod aims;
-mod audit;
-mod case;
-mod counts;
+pub(crate) mod audit;
+pub(crate) mod case;
+pub(crate) mod counts;
 mod error;
 mod figures;
 mod live;
-mod load;
+pub(crate) mod load;
 mod observer;
 mod options;
 mod plot;
 mod rate;
 mod report;
-mod scene;
+pub(crate) mod scene;
 mod search;
-mod task;
+pub(crate) mod task;
 mod traces;
 mod verdict;
 

@@ -76,6 +76,20 @@ fn a_duplicate_not_recognised() {
 }
 
 #[test]
+fn a_lease_that_is_promised_by_who_may_not_lead() {
+    check(Bug::LeaseUnproved, &[Invariant::Exclusive]);
+}
+
+#[test]
+fn a_node_that_is_forgotten_at_once() {
+    // Its lease is cut short, or what it runs begins elsewhere.
+    check(
+        Bug::ForgottenAtOnce,
+        &[Invariant::Expiry, Invariant::Exclusive],
+    );
+}
+
+#[test]
 fn an_early_expiry() {
     check(Bug::ExpiryEarly, &[Invariant::Expiry]);
 }
@@ -220,7 +234,11 @@ fn a_lost_end_that_is_ignored() {
 
 #[test]
 fn a_digest_that_is_ignored() {
-    check(Bug::DigestIgnored, &[Invariant::Replay]);
+    // A leader that goes on from records that were lost may also speak of runs that nobody has.
+    check(
+        Bug::DigestIgnored,
+        &[Invariant::Replay, Invariant::Exclusive],
+    );
 }
 
 #[test]
@@ -233,7 +251,16 @@ fn a_damaged_snapshot_that_is_taken() {
     // Who begins with it has another state, or another history, or cannot make sense of what comes.
     check(
         Bug::DamagedSnapshotTaken,
-        &[Invariant::Replay, Invariant::Breakdown],
+        &[
+            Invariant::Replay,
+            Invariant::Breakdown,
+            Invariant::Exclusive,
+            Invariant::Operation,
+            Invariant::Outcome,
+            Invariant::Terminal,
+            Invariant::Expiry,
+            Invariant::Fit,
+        ],
     );
 }
 

@@ -42,18 +42,23 @@ use faults::Fault;
 use memory::MemoryWatch;
 use scene::Scene;
 use schemas::v1::EndCause;
-use std::{collections::BTreeMap, io, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap, io, ops::RangeInclusive, path::PathBuf, process::ExitCode, sync::Arc,
+    time::Duration,
+};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::mpsc,
     task::JoinSet,
 };
-use vocab::{HOUR_MS, Token};
+use vocab::{HOUR_MS, Millis, Month, Token};
 
 /// Real time between two heartbeats of a node: a third of the lease that the launcher sets.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// An outcome that takes longer is asked for again.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Real time for which the end of a recorded month is waited for.
+const MONTH_END_MAX: Duration = Duration::from_secs(20);
 /// How long spans may take to arrive once everything is over.
 const SPANS_TIMEOUT: Duration = Duration::from_secs(5);
 const SPANS_PERIOD: Duration = Duration::from_millis(100);
@@ -184,6 +189,7 @@ fn journey(stack: &Stack, collector: &Collector) -> Result<Journey, chassis::Boo
 }
 
 struct Drive {
+    operator: Client,
     scene: Arc<Scene>,
     stack: Arc<Stack>,
     settings: Settings,
@@ -234,6 +240,7 @@ impl Drive {
             background.spawn(async move { scene.read_feed(&tenant, &client).await });
         }
         Ok(Self {
+            operator,
             scene,
             stack,
             settings,
@@ -296,8 +303,35 @@ impl Drive {
         report.intervals_billed = bill.standing().await?.intervals;
         report.billed(bill.charges().await?, bill.hours().await?);
         report.conserved(&settle::balance(&bill).await?);
+        let closed = self.close_months().await?;
+        let months = settle::months_closed(&bill, self.months(), closed).await?;
+        report.reconciled(months);
         settle::warm_state_caught_up(&self.scene, &self.stack).await?;
         Ok(())
+    }
+
+    /// From the first pod's creation to the last one's deletion.
+    fn months(&self) -> RangeInclusive<Month> {
+        let workload = &self.scene.workload;
+        let of = |ms| Month::of(Millis(ms));
+        of(workload.first_ms())..=of(workload.last_ms())
+    }
+
+    /// Closes the recorded months, up to the first one whose end is too far away. Gives the last one that is closed.
+    async fn close_months(&self) -> Result<Option<Month>, OperatorError> {
+        let mut closed = None;
+        let (mut month, last) = self.months().into_inner();
+        while month <= last {
+            let due = month.end().0 + HOUR_MS;
+            if self.scene.real(due - self.scene.clock.now_ms()) > MONTH_END_MAX {
+                break;
+            }
+            self.scene.clock.sleep_until(due).await;
+            operator::close(&self.operator, month).await?;
+            closed = Some(month);
+            month = month.next();
+        }
+        Ok(closed)
     }
 
     /// What was seen, whether or not it came to an end.
@@ -314,6 +348,7 @@ impl Drive {
         let witness = self.scene.witness();
         report.placed = witness.progress().1 as u64;
         report.ended(witness.ended_by_cause());
+        report.requeued = witness.requeued_by_cause();
         report.waiting = witness.waiting_reasons();
         let intervals = witness.intervals(workload);
         // A run without length is no use, and has no interval on the bill.
@@ -384,6 +419,7 @@ fn fleet_options(stack: &Stack, workload: &Workload) -> Result<FleetOptions, Sta
         clock: stack.clock(),
         heartbeat: HEARTBEAT,
         report_pause: Duration::ZERO,
+        asks: false,
         lifetime: Arc::new(move |change| {
             let name = change.spec.as_ref().map(|spec| spec.name.as_str())?;
             lifetimes.get(name).copied()

@@ -13,14 +13,18 @@ use crate::workload::Node;
 use async_nats::jetstream;
 use bytes::Bytes;
 use chassis::{Clock, Stamp, Stopwatch};
-use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use futures::{
+    FutureExt, StreamExt,
+    future::BoxFuture,
+    stream::{self, BoxStream, FuturesUnordered},
+};
 use node_heartbeat::RUNS_MAX;
 use prost::Message;
 use schemas::{
     subjects::Subjects,
     v1::{
-        Assignment, AssignmentList, Heartbeat, NodeReport, Register, Run, RunPhase, Runs,
-        node_report::Report,
+        Assignment, AssignmentList, Heartbeat, LeaseRenewed, NodeReport, Register, Run, RunPhase,
+        Runs, node_report::Report,
     },
 };
 use std::{
@@ -28,11 +32,9 @@ use std::{
     collections::{BTreeMap, BinaryHeap},
     future::pending,
     iter::once,
+    ops::Range,
     path::PathBuf,
-    sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 use tokio::task::JoinHandle;
@@ -63,6 +65,8 @@ pub struct FleetOptions {
     /// Real time from one report of a node to its next, at least; what comes up meanwhile goes in one message, which goes out
     /// when it is full.
     pub report_pause: Duration,
+    /// Whether a heartbeat asks how long the lease is, as real agents do.
+    pub asks: bool,
     pub lifetime: Lifetime,
 }
 
@@ -86,6 +90,14 @@ pub struct FleetTally {
     pub started: u64,
     pub finished: u64,
     pub heartbeats: u64,
+    /// How late a heartbeat was sent, at the most.
+    pub late_max: Duration,
+    /// To heartbeats that ask.
+    pub answers: u64,
+    /// From one answer that a node got to its next one, at the most; silent nodes do not count.
+    pub answer_gap_max: Duration,
+    /// As the last answer has it; 0: there was none.
+    pub lease_ms: i64,
     pub syncs: u64,
     /// Nodes that were told to register anew.
     pub registered_again: u64,
@@ -106,7 +118,7 @@ fn locked<T>(shared: &Shared<T>) -> MutexGuard<'_, T> {
 /// Runs until it is dropped.
 pub struct Fleet {
     tally: Shared<FleetTally>,
-    silent: Arc<AtomicBool>,
+    silent: Shared<Range<usize>>,
     task: JoinHandle<()>,
 }
 
@@ -130,6 +142,11 @@ impl Fleet {
             })?;
         let subjects = Subjects::new(options.cell);
         let assignments = nats.subscribe(subjects.node("*", "assign")).await?;
+        let answers_to = options.asks.then(|| nats.new_inbox());
+        let answers = match &answers_to {
+            Some(inbox) => nats.subscribe(format!("{inbox}.*")).await?.boxed(),
+            None => stream::pending().boxed(),
+        };
         let jetstream = jetstream::ContextBuilder::new()
             .timeout(ACK_TIMEOUT)
             .ack_timeout(ACK_TIMEOUT)
@@ -141,6 +158,7 @@ impl Fleet {
             nats,
             jetstream,
             subjects: Arc::new(subjects),
+            answers_to,
             tally: tally.clone(),
         };
         let members: Vec<Member> = options.nodes.into_iter().map(Member::new).collect();
@@ -150,7 +168,7 @@ impl Fleet {
             .collect();
         while registrations.next().await.is_some() {}
         drop(registrations);
-        let silent = Arc::new(AtomicBool::new(false));
+        let silent = Shared::<Range<usize>>::default();
         let names = members.iter().map(|member| member.node.name.to_string());
         let brain = Brain {
             inbox,
@@ -168,7 +186,7 @@ impl Fleet {
         Ok(Self {
             tally,
             silent,
-            task: tokio::spawn(brain.run(assignments)),
+            task: tokio::spawn(brain.run(assignments, answers)),
         })
     }
 
@@ -178,7 +196,12 @@ impl Fleet {
 
     /// Whether heartbeats are held back, as if they got lost on their way. All else goes on.
     pub fn silence(&self, silent: bool) {
-        self.silent.store(silent, Ordering::Relaxed);
+        self.silence_those(if silent { 0..usize::MAX } else { 0..0 });
+    }
+
+    /// The same of these nodes only, by their place among all; the others are heard.
+    pub fn silence_those(&self, nodes: Range<usize>) {
+        *locked(&self.silent) = nodes;
     }
 }
 
@@ -187,6 +210,8 @@ struct Member {
     node: Node,
     agent: Agent,
     boot: u64,
+    /// When its last heartbeat was answered that asked.
+    answered: Option<Duration>,
     /// What is to be reported when it is the node's turn: the synced write at the inbox then costs the same for all of it.
     unreported: Vec<(RunId, RunPhase, i64)>,
 }
@@ -197,6 +222,7 @@ impl Member {
             node,
             agent: Agent::default(),
             boot: wall_ms(),
+            answered: None,
             unreported: Vec::new(),
         }
     }
@@ -231,6 +257,8 @@ struct Inbox {
     nats: async_nats::Client,
     jetstream: jetstream::Context,
     subjects: Arc<Subjects>,
+    /// Behind this stands a node's place among all.
+    answers_to: Option<String>,
     tally: Shared<FleetTally>,
 }
 
@@ -265,9 +293,17 @@ impl Inbox {
     }
 
     /// Lossy by design: a heartbeat that cannot be sent is as good as one that gets lost.
-    async fn heartbeat(&self, member: &Member) {
+    async fn heartbeat(&self, node: usize, member: &Member) {
         let subject = self.subjects.node(member.name(), "heartbeat");
-        if let Err(error) = self.nats.publish(subject, member.heartbeat()).await {
+        let beat = member.heartbeat();
+        let sent = match &self.answers_to {
+            Some(inbox) => {
+                let reply = format!("{inbox}.{node}");
+                self.nats.publish_with_reply(subject, reply, beat).await
+            }
+            None => self.nats.publish(subject, beat).await,
+        };
+        if let Err(error) = sent {
             tracing::debug!(node = member.name(), %error, "heartbeat not sent");
         }
     }
@@ -303,7 +339,7 @@ struct Brain {
     clock: Clock,
     lifetime: Lifetime,
     heartbeat: Duration,
-    silent: Arc<AtomicBool>,
+    silent: Shared<Range<usize>>,
     since: Stopwatch,
     turns: Turns,
     members: Vec<Member>,
@@ -314,7 +350,11 @@ struct Brain {
 }
 
 impl Brain {
-    async fn run(mut self, mut assignments: async_nats::Subscriber) {
+    async fn run(
+        mut self,
+        mut assignments: async_nats::Subscriber,
+        mut answers: BoxStream<'static, async_nats::Message>,
+    ) {
         let mut step = tokio::time::interval(HEARTBEAT_STEP);
         step.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut beats = Beats::new(self.members.len(), self.heartbeat);
@@ -328,6 +368,7 @@ impl Brain {
                     Some(message) => self.pushed(&message),
                     None => return,
                 },
+                Some(answer) = answers.next() => self.answered(&answer),
                 Some(done) = self.under_way.next() => self.done(done),
                 () = async { match next_wake {
                     Some(at_ms) => clock.sleep_until(at_ms).await,
@@ -339,15 +380,37 @@ impl Brain {
                 }} => while let Some(node) = self.turns.due(since.elapsed()) {
                     self.report(node);
                 },
-                _ = step.tick() => for node in beats.due(since.elapsed()) {
-                    if self.silent.load(Ordering::Relaxed) {
-                        continue;
+                _ = step.tick() => {
+                    let late = beats.late(since.elapsed());
+                    let silent = locked(&self.silent).clone();
+                    for node in beats.due(since.elapsed()) {
+                        if silent.contains(&node) {
+                            self.members[node].answered = None;
+                            continue;
+                        }
+                        self.inbox.heartbeat(node, &self.members[node]).await;
+                        let mut tally = locked(&self.inbox.tally);
+                        tally.heartbeats += 1;
+                        tally.late_max = tally.late_max.max(late);
                     }
-                    self.inbox.heartbeat(&self.members[node]).await;
-                    locked(&self.inbox.tally).heartbeats += 1;
-                },
+                }
             }
         }
+    }
+
+    fn answered(&mut self, message: &async_nats::Message) {
+        let node = message.subject.rsplit('.').next();
+        let node = node.and_then(|node| self.members.get_mut(node.parse::<usize>().ok()?));
+        let renewed = LeaseRenewed::decode(message.payload.clone());
+        let (Some(member), Ok(renewed)) = (node, renewed) else {
+            return;
+        };
+        let now = self.since.elapsed();
+        let before = member.answered.replace(now).unwrap_or(now);
+        let mut tally = locked(&self.inbox.tally);
+        tally.answers += 1;
+        tally.lease_ms = renewed.lease_ms;
+        tally.answer_gap_max = tally.answer_gap_max.max(now.saturating_sub(before));
     }
 
     fn pushed(&mut self, message: &async_nats::Message) {
@@ -480,6 +543,7 @@ impl Brain {
             phase: (*phase).into(),
             at_ms: *at_ms,
             revision: run.revision,
+            exit: None,
         };
         let report = Runs {
             runs: due.iter().map(run).collect(),
@@ -512,6 +576,13 @@ impl Beats {
         }
     }
 
+    /// How long the next node's turn has come already.
+    fn late(&self, elapsed: Duration) -> Duration {
+        let due_us = (self.sent + 1) * self.period_us / self.nodes.max(1);
+        let due = Duration::from_micros(u64::try_from(due_us).unwrap_or(u64::MAX));
+        elapsed.saturating_sub(due)
+    }
+
     /// The nodes whose turn has come. After a long pause each at most once: late heartbeats say nothing new.
     fn due(&mut self, elapsed: Duration) -> Vec<usize> {
         let target = elapsed.as_micros() * self.nodes / self.period_us;
@@ -537,5 +608,7 @@ mod tests {
         assert_eq!(beats.due(at(300)), [0usize; 0]);
         assert_eq!(beats.due(at(60_000)).len(), 3);
         assert_eq!(beats.due(at(60_100)).len(), 1);
+        assert_eq!(beats.late(at(60_150)), Duration::ZERO);
+        assert_eq!(beats.late(at(60_230)), at(30));
     }
 }

@@ -25,6 +25,8 @@ pub struct Plan {
     pub tenants: Vec<String>,
     pub nodes: usize,
     pub pods: usize,
+    /// How much of the nodes' GPUs and time the pods ask for.
+    pub load_percent: u64,
     pub first_ms: i64,
     pub last_ms: i64,
     /// Recorded milliseconds per real one.
@@ -42,6 +44,7 @@ impl Plan {
             tenants: workload.tenants().iter().map(ToString::to_string).collect(),
             nodes: workload.nodes.len(),
             pods: workload.pods.len(),
+            load_percent: workload.load_percent(),
             first_ms: workload.first_ms(),
             last_ms: workload.last_ms(),
             rate: u32::try_from(rate).unwrap_or(u32::MAX),
@@ -89,13 +92,14 @@ mod tests {
 
     #[test]
     fn openb_takes_as_long_as_it_is_told() {
-        let plan = Plan::of(&openb(Selection::default()), 75);
+        let plan = Plan::of(&openb(Selection::plain()), 75);
         assert_eq!(plan.rate, 172_040);
         assert_eq!((plan.nodes, plan.pods, plan.tenants.len()), (1213, 8152, 8));
         assert_eq!((plan.first_ms, plan.epoch_ms), (EPOCH_MS, EPOCH_MS));
         let few = Selection {
             limit_pods: Some(1),
             limit_nodes: Some(1),
+            ..Selection::plain()
         };
         assert_eq!(Plan::of(&openb(few), u32::MAX).rate, 1);
     }

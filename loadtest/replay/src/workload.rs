@@ -10,7 +10,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
-use vocab::{NodeCapacity, Token};
+use vocab::{DAY_MS, HOUR_MS, NodeCapacity, Token};
 
 /// Recorded second 0: 2024-01-01T00:00:00Z, a full hour, and far from any daylight saving question.
 pub const EPOCH_MS: i64 = 1_704_067_200_000;
@@ -37,6 +37,25 @@ impl Qos {
         }
     }
 
+    pub const ALL: [Self; 5] = [
+        Self::Guaranteed,
+        Self::LatencySensitive,
+        Self::Burstable,
+        Self::BestEffort,
+        Self::Other,
+    ];
+
+    /// The priority class of its pods.
+    pub fn class(self) -> &'static str {
+        match self {
+            Self::Guaranteed => "guaranteed",
+            Self::LatencySensitive => "latency-sensitive",
+            Self::Burstable => "burstable",
+            Self::BestEffort => "best-effort",
+            Self::Other => "other",
+        }
+    }
+
     pub fn priority(self) -> i32 {
         match self {
             Self::Guaranteed => 300,
@@ -44,6 +63,11 @@ impl Qos {
             Self::Burstable => 100,
             Self::BestEffort | Self::Other => 0,
         }
+    }
+
+    /// Whether its pods may be sent back to the queue for those of others.
+    pub fn is_preemptible(self) -> bool {
+        matches!(self, Self::BestEffort | Self::Other)
     }
 }
 
@@ -90,9 +114,21 @@ impl Pod {
     }
 }
 
-/// Which part of a workload to use.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::Args)]
+/// Which part of a workload to use, and how much of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::Args)]
 pub struct Selection {
+    /// Only pods that were created from this recorded day on, which becomes the first.
+    #[arg(long, value_name = "DAY", default_value_t = 0)]
+    pub first_day: u32,
+    /// Only pods that were created in so many days; what runs longer ends with them.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub days: Option<u32>,
+    /// Each pod so many times, over the hour behind its creation.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// So few nodes, evenly from the list, that the pods ask for this part of their GPUs and time.
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub load: Option<u32>,
     /// Only the first N pods by creation time.
     #[arg(long, value_name = "N")]
     pub limit_pods: Option<usize>,
@@ -106,6 +142,8 @@ pub struct Selection {
 pub struct Workload {
     pub nodes: Vec<Node>,
     pub pods: Vec<Pod>,
+    /// Each pod is as it was recorded, and there once.
+    pub is_as_recorded: bool,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -205,14 +243,34 @@ impl Workload {
         unique(&pod_list, pods.iter().map(|pod| &pod.name))?;
         // Stable: pods of the same second stay in the list's order.
         pods.sort_by_key(|pod| pod.created_ms);
-        nodes.truncate(selection.limit_nodes.unwrap_or(usize::MAX));
+        pods = selection.of_days(pods);
         pods.truncate(selection.limit_pods.unwrap_or(usize::MAX));
+        pods = selection.repeated(pods);
+        nodes.truncate(selection.limit_nodes.unwrap_or(usize::MAX));
+        if let Some(percent) = selection.load {
+            nodes = loaded(&nodes, &pods, percent);
+        }
         for (path, empty) in [(node_list, nodes.is_empty()), (pod_list, pods.is_empty())] {
             if empty {
                 return Err(WorkloadError::Empty { path });
             }
         }
-        Ok(Self { nodes, pods })
+        Ok(Self {
+            nodes,
+            pods,
+            is_as_recorded: selection.first_day == 0
+                && selection.days.is_none()
+                && selection.repeat == 1,
+        })
+    }
+
+    /// How much of the nodes' GPUs and time the pods ask for, in percent, rounded down.
+    pub fn load_percent(&self) -> u64 {
+        percent(
+            gpu_time(&self.pods),
+            self.nodes.iter(),
+            length_ms(&self.pods),
+        )
     }
 
     /// Those that own a pod of the selection, in order.
@@ -267,6 +325,88 @@ impl Workload {
     }
 }
 
+/// Thousandths of devices times milliseconds.
+fn gpu_time(pods: &[Pod]) -> u128 {
+    let of =
+        |pod: &Pod| u128::from(pod.gpu_milli_total()) * u128::from(pod.lifetime_ms.unsigned_abs());
+    pods.iter().map(of).sum()
+}
+
+/// The part of the nodes' GPUs in so many milliseconds that somebody asks for, in percent, rounded down.
+fn percent<'n>(asked: u128, nodes: impl Iterator<Item = &'n Node>, ms: u64) -> u64 {
+    let devices: u128 = nodes.map(|node| u128::from(node.capacity.gpus)).sum();
+    let there = devices * 1000 * u128::from(ms);
+    u64::try_from(asked * 100 / there.max(1)).unwrap_or(u64::MAX)
+}
+
+/// As many nodes, evenly from the list, as the pods ask at least that part of; one at the least.
+fn loaded(nodes: &[Node], pods: &[Pod], wanted: u32) -> Vec<Node> {
+    let evenly = |count: usize| (0..count).map(move |no| &nodes[no * nodes.len() / count]);
+    let (asked, ms) = (gpu_time(pods), length_ms(pods));
+    let fits = |count: &usize| percent(asked, evenly(*count), ms) >= u64::from(wanted);
+    let count = (1..=nodes.len()).rev().find(fits).unwrap_or(1);
+    evenly(count.min(nodes.len())).cloned().collect()
+}
+
+/// From the first pod's creation to the last one's deletion.
+fn length_ms(pods: &[Pod]) -> u64 {
+    let begin = pods.iter().map(|pod| pod.created_ms).min();
+    let end = pods.iter().map(Pod::deleted_ms).max();
+    begin.zip(end).map_or(0, |(begin, end)| begin.abs_diff(end))
+}
+
+impl Selection {
+    /// All of it, as it is.
+    pub fn plain() -> Self {
+        Self {
+            first_day: 0,
+            days: None,
+            repeat: 1,
+            load: None,
+            limit_pods: None,
+            limit_nodes: None,
+        }
+    }
+
+    fn of_days(&self, pods: Vec<Pod>) -> Vec<Pod> {
+        let shift = i64::from(self.first_day) * DAY_MS;
+        let end = self.days.map(|days| EPOCH_MS + i64::from(days) * DAY_MS);
+        let moved = pods.into_iter().map(|pod| Pod {
+            created_ms: pod.created_ms - shift,
+            ..pod
+        });
+        let chosen = moved
+            .filter(|pod| pod.created_ms >= EPOCH_MS && end.is_none_or(|end| pod.created_ms < end));
+        let cut = chosen.map(|pod| Pod {
+            lifetime_ms: end.map_or(pod.lifetime_ms, |end| {
+                pod.lifetime_ms.min(end - pod.created_ms)
+            }),
+            ..pod
+        });
+        cut.collect()
+    }
+
+    /// The first of each is as it was recorded.
+    fn repeated(&self, pods: Vec<Pod>) -> Vec<Pod> {
+        let times = i64::from(self.repeat);
+        let mut all: Vec<Pod> = Vec::with_capacity(pods.len() * self.repeat as usize);
+        for no in 0..times {
+            let again = pods.iter().cloned().map(|pod| Pod {
+                name: match no {
+                    0 => pod.name,
+                    no => Token::new(&format!("{}-{no}", pod.name))
+                        .expect("a recorded name is far below the longest, and a number is one"),
+                },
+                created_ms: pod.created_ms + no * HOUR_MS / times,
+                ..pod
+            });
+            all.extend(again);
+        }
+        all.sort_by_key(|pod| pod.created_ms);
+        all
+    }
+}
+
 fn rows<R: DeserializeOwned, T>(
     path: &Path,
     read: impl Fn(R) -> Result<T, &'static str>,
@@ -314,7 +454,7 @@ mod tests {
 
     #[test]
     fn openb_is_what_its_readme_says() {
-        let all = openb(Selection::default());
+        let all = openb(Selection::plain());
         assert_eq!((all.nodes.len(), all.pods.len()), (1213, 8152));
         assert_eq!(all.gpu_capacity_milli(), 6_212_000);
         let requested: u64 = all.pods.iter().map(Pod::gpu_milli_total).sum();
@@ -340,13 +480,38 @@ mod tests {
 
     #[test]
     fn a_selection_is_the_beginning() {
-        let all = openb(Selection::default());
+        let all = openb(Selection::plain());
         let few = openb(Selection {
             limit_pods: Some(50),
             limit_nodes: Some(3),
+            ..Selection::plain()
         });
         assert_eq!(few.pods, all.pods[..50]);
         assert_eq!(few.nodes, all.nodes[..3]);
+    }
+
+    #[test]
+    fn a_week_is_repeated_until_the_nodes_are_asked_for_more_than_they_have() {
+        let week = Selection {
+            first_day: 119,
+            days: Some(7),
+            ..Selection::plain()
+        };
+        let once = openb(week);
+        assert_eq!((once.nodes.len(), once.pods.len()), (1213, 1737));
+        assert!(once.load_percent() < 1);
+        assert!(once.first_ms() >= EPOCH_MS && once.last_ms() <= EPOCH_MS + 7 * DAY_MS);
+        let crowded = openb(Selection {
+            repeat: 10,
+            load: Some(110),
+            ..week
+        });
+        assert_eq!(crowded.pods.len(), 10 * once.pods.len());
+        let load = crowded.load_percent();
+        // One node more is a tenth to a quarter of them.
+        assert!((110..140).contains(&load), "{load} %");
+        assert!(crowded.pods.is_sorted_by_key(|pod| pod.created_ms));
+        assert_eq!(crowded.pods_by_name().len(), crowded.pods.len());
     }
 
     #[test]

@@ -244,5 +244,6 @@ pub fn run(allocation: &str, phase: RunPhase, at_ms: i64) -> Run {
         phase: phase.into(),
         at_ms,
         revision: 0,
+        exit: None,
     }
 }

@@ -45,6 +45,7 @@ async fn fleet(suite: &Suite) -> Fleet {
         clock: Clock::real(),
         heartbeat: Duration::from_millis(500),
         report_pause: Duration::ZERO,
+        asks: false,
         lifetime: Arc::new(|_| Some(30)),
     };
     Fleet::start(options).await.expect("the fleet connects")

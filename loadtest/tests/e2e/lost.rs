@@ -62,6 +62,7 @@ async fn a_lost_node_ends_its_run_and_comes_back_empty() -> Outcome {
             allocation,
             cause,
             at: ended,
+            ..
         }) if *allocation == no => Some((*cause, ended.0, at.lsn)),
         _ => None,
     };

@@ -214,7 +214,7 @@ async fn rates(operator: &Client) -> Outcome {
         resource: resource.to_owned(),
         micro_per_unit_hour,
         effective_from_ms,
-        expected_version: None,
+        ..SetRate::default()
     };
     let set = |change| operator.set_rate(change, id());
     let now = chassis::Clock::real().now_ms();

@@ -42,6 +42,7 @@ async fn garbage_of_agents_is_passed_over() -> Outcome {
             phase,
             at_ms: i64::MIN,
             revision: u64::MAX,
+            exit: None,
         };
         let report = Some(Report::Run(run));
         NodeReport {

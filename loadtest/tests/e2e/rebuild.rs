@@ -113,6 +113,7 @@ fn step(event: &Event) -> Option<(AllocationNo, Step)> {
             allocation,
             cause,
             at,
+            ..
         }) => stands(allocation, format!("ended {} at {}", *cause as i32, at.0)),
         _ => None,
     }

@@ -13,7 +13,7 @@ use proof::simulate::Role;
 use quota::domain::Quota;
 use scheduler::domain::Scheduler;
 use schemas::v1::{
-    Batch, Cancel, GangRequest, Label, PlacementRules, Requirement, Submit, request::Verb,
+    Batch, Cancel, GangRequest, Label, PlacementRules, Requirement, Submit, Work, request::Verb,
 };
 use std::collections::BTreeMap;
 use vocab::{Kinds, Token};
@@ -271,6 +271,16 @@ fn what_is_kept_of_an_allocation_takes_what_is_said() {
         ..waiting(no)
     };
     check("rules", |no| Verb::Submit(rules(no)), usual);
+    let work = |no: usize| Submit {
+        work: Some(Work {
+            command: "/bin/sh".to_owned(),
+            args: (0..4).map(|of| long("arg", of + no)).collect(),
+            payload: [no.to_le_bytes(); 16].concat(),
+            ..Work::default()
+        }),
+        ..waiting(no)
+    };
+    check("work", |no| Verb::Submit(work(no)), usual);
 }
 
 #[test]

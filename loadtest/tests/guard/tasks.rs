@@ -118,6 +118,7 @@ impl Run {
             phase: phase.into(),
             at_ms: self.placed_ms + after_ms,
             revision: self.revision,
+            exit: None,
         };
         report(&self.node, self.boot, Report::Run(run))
     }

@@ -157,7 +157,7 @@ COMMENT ON COLUMN ended_allocations.ended_at IS 'By the node''s report, or when 
 COMMENT ON COLUMN ended_allocations.since IS 'When the end was recorded.';
 COMMENT ON COLUMN ended_allocations.lsn IS 'Ledger position of the end.';
 COMMENT ON COLUMN ended_allocations.spec IS 'What it asked for, with its last priority: the message `AllocationSpec` of the contract.';
-COMMENT ON COLUMN ended_allocations.rest IS 'What else is known of it: field 1 for each device of its last place, 2 how often it was queued again, 3 what ended the run before the last time, 4 the refusal by quota.';
+COMMENT ON COLUMN ended_allocations.rest IS 'What else is known of it: field 1 for each device of its last place, 2 how often it was queued again, 3 what ended the run before the last time, 4 the refusal by quota, 5 how the command of the last run ended.';
 COMMENT ON COLUMN ended_allocations.facts IS 'What is said of every allocation, once: its first placement, its end or its denial. Field 1 for each, of a message with `position`, `at_ms` and `fact`, as a row of `explanations` has them.';
 CREATE INDEX ended_allocations_by_job_set ON ended_allocations (job_set);
 CREATE INDEX ended_allocations_of_tenant ON ended_allocations (tenant, allocation_id);

@@ -114,6 +114,7 @@ fn of_queries() -> Vec<Subject> {
             "allocation" | "allocations" | "lease" | "resource" => "scheduler",
             "budget" => "quota",
             "bill" | "usage" => "analytics",
+            "logs" => "node-heartbeat, from the node's agent",
             _ => "admission",
         },
         transport: "core NATS, request and reply".to_owned(),
@@ -135,6 +136,7 @@ fn of_queries() -> Vec<Subject> {
         one("query_usage", "usage", &["UsageQuery", "UsagePage"]),
         one("query_bill", "bill", &["BillQuery", "BillReply"]),
         one("query_budget", "budget", &["BudgetQuery", "BudgetReply"]),
+        one("query_logs", "logs", &["LogsQuery", "LogsReply"]),
         one("query_lease", "lease", &["LeaseQuery", "LeaseReply"]),
         one(
             "query_resource",
@@ -174,7 +176,8 @@ fn of_agents() -> Vec<Subject> {
             ..one("report", node("report"))
         },
         Subject {
-            payload: &["Heartbeat"],
+            transport: "core NATS, may be lost; answered where it was sent as a request".to_owned(),
+            payload: &["Heartbeat", "LeaseRenewed"],
             ..one("heartbeat", node("heartbeat"))
         },
         Subject {
@@ -187,6 +190,13 @@ fn of_agents() -> Vec<Subject> {
             transport: "core NATS, request (empty) and reply".to_owned(),
             payload: &["AssignmentList"],
             ..one("sync", node("sync"))
+        },
+        Subject {
+            publishes: "node-heartbeat",
+            hears: "the node's agent",
+            transport: "core NATS, request and reply".to_owned(),
+            payload: &["NodeLogsQuery", "LogsReply"],
+            ..one("logs", node("logs"))
         },
         Subject {
             function: "join",

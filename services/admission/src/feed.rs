@@ -118,7 +118,15 @@ impl Feed {
         };
         let allocation = AllocationNo(at.no.0);
         self.live.insert(allocation, told);
-        let (qos, spec) = (spec.qos(), self.alike.specs.of(spec));
+        let qos = spec.qos();
+        // Who has asked for it knows what it runs, and a payload may be large.
+        let spec = match spec.work.is_some() {
+            true => self.alike.specs.of(&AllocationSpec {
+                work: None,
+                ..spec.clone()
+            }),
+            false => self.alike.specs.of(spec),
+        };
         let requested = FeedKind::Requested { spec, qos };
         self.tell(at, allocation, requested, out);
     }
@@ -286,6 +294,7 @@ impl Feed {
             cause,
             started,
             at: moment,
+            exit: fact.exit,
         };
         self.tell(at, allocation, ended, out);
         self.live.remove(&allocation);
@@ -319,6 +328,7 @@ impl Feed {
                     cause: fact.cause,
                     at: fact.at,
                     not_before: fact.not_before,
+                    exit: fact.exit,
                 };
                 self.tell(at, fact.allocation, requeued, out);
             }

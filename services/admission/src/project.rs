@@ -354,6 +354,7 @@ mod tests {
                     allocation,
                     cause: EndCause::Cancelled,
                     at: Millis(0),
+                    exit: None,
                 }),
             ),
             "was live" | "had ended" => (

@@ -2,14 +2,14 @@
 
 use crate::{
     Settings,
-    store::{Dimension, Store, UseLine, Wanted},
+    store::{Dimension, Store, UseLine, Wanted, When},
 };
 use chassis::{
     Clock, Context,
     query::{Asked, Trouble, Verb, page_limit},
 };
 use schemas::v1::{BillLine, BillQuery, BillReply, UsageBy, UsageLine, UsagePage, UsageQuery};
-use vocab::{Lsn, Millis, Month, ResourceKey, Rule, Token};
+use vocab::{AllocationId, Lsn, Millis, Month, ResourceKey, Rule, Token};
 
 /// Lines of a page, at the most, and where nothing is said of it.
 const PAGE_MAX: u32 = 1000;
@@ -119,9 +119,18 @@ fn wanted(query: UsageQuery, month: Month) -> Result<Wanted, Trouble> {
     if from >= until || from < Millis(0) || until > Month::LAST.end() {
         return Err(Trouble::refused(Rule::IntervalInvalid, "until_ms"));
     }
+    let when = match query.allocation_id.as_str() {
+        "" => When::Hours { from, until },
+        _ if !by.is_empty() || query.from_ms != 0 || query.until_ms != 0 => {
+            return Err(Trouble::refused(Rule::SettingInvalid, "allocation_id"));
+        }
+        text => match AllocationId::parse(text) {
+            Some(id) => When::Allocation(id.0),
+            None => return Err(Trouble::refused(Rule::NameInvalid, "allocation_id")),
+        },
+    };
     Ok(Wanted {
-        from,
-        until,
+        when,
         by,
         team: name(query.team, "team")?,
         namespace: name(query.namespace, "namespace")?,

@@ -1,20 +1,28 @@
 //! All SQL of the service that is not in `schemas/clickhouse`.
 
+mod comments;
+mod forecast;
 mod invoice;
 mod queries;
+mod report;
 mod rows;
 mod schema;
 mod sink;
 mod tenant;
 
-pub use invoice::{Export, Part, RateLine, Reconciled};
+pub use forecast::{BudgetForecast, MonthForecast};
+pub use invoice::{Export, Part, RateLine, Reconciled, ReconciledMonth};
 pub use queries::{BillLine, Conservation, Imbalance, UsageLine};
+pub use report::{
+    Bearer, CapacityLine, Closing, CostLine, EndLine, LongWait, Mark, ShareLine, SizeLine, Span,
+    Spender, SpentLine, WaitLine,
+};
 pub use rows::{Rows, TABLES};
 pub use sink::{Begun, ClickHouseSink};
-pub use tenant::{Dimension, InvoiceLine, UseLine, Wanted};
+pub use tenant::{Dimension, InvoiceLine, UseLine, Wanted, When};
 
 use chassis::warm::Drifted;
-use clickhouse::{Client, Row, RowOwned, RowRead, RowWrite, query::Query};
+use clickhouse::{Client, Compression, Row, RowOwned, RowRead, RowWrite, query::Query};
 use ledger::SinkError;
 use serde::Deserialize;
 use std::{future::Future, time::Duration};
@@ -75,6 +83,9 @@ pub struct DiskSpace {
 #[derive(Clone)]
 pub struct Store {
     client: Client,
+    /// For rows: their types are those of the tables, which `ensure` compares, so that they are not compared again with each
+    /// row; and a server on the same machine or network is not worth the CPU of packing.
+    rows: Client,
     /// On the same server, without a database.
     server: Client,
     database: String,
@@ -97,7 +108,9 @@ impl Store {
         let client = settings.into_iter().fold(client, |client, (name, value)| {
             client.with_setting(name, value)
         });
+        let rows = client.clone().with_validation(false);
         Self {
+            rows: rows.with_compression(Compression::None),
             client,
             server,
             database: database.to_owned(),
@@ -140,7 +153,7 @@ impl Store {
     {
         within(async {
             let mut insert = self
-                .client
+                .rows
                 .insert::<R>(R::TABLE.name)
                 .await?
                 .with_setting("insert_deduplication_token", token);

@@ -2,10 +2,11 @@
 
 mod common;
 
-use analytics::store::Conservation;
+use analytics::store::{Conservation, Export, Store};
 use common::{Database, Journal, Outcome, token};
 use std::collections::{BTreeMap, BTreeSet};
-use vocab::{HOUR_MS, Millis};
+use vocab::fact::AllocationEnded;
+use vocab::{AllocationNo, EndCause, Event, HOUR_MS, Millis, Month};
 
 /// 2026-11-01 00:00 UTC.
 const NOVEMBER: i64 = 1_793_491_200_000;
@@ -115,7 +116,7 @@ fn amount(resource: &str, micro: u64, quantity: i128) -> i128 {
 async fn filled(
     runs: &[Run],
     every: usize,
-) -> Result<(Database, analytics::store::Store), Box<dyn std::error::Error>> {
+) -> Result<(Database, Store), Box<dyn std::error::Error>> {
     let (database, store) = Database::store().await?;
     let mut journal = Journal::default();
     for no in 0..runs.len() {
@@ -393,6 +394,89 @@ async fn every_run_of_an_allocation_is_billed_and_the_last_may_be_under_way() ->
         .await?;
     let found = kinds(&store.conservation().await?).join(" ");
     assert_eq!(found, "clusters rows runs tenants");
+    database.drop().await
+}
+
+/// Everything that is exported of October, by what it is and whose.
+async fn october(store: &Store) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Error>> {
+    let month = Month(202_610);
+    let mut exports = Vec::new();
+    for (what, tenant) in [
+        (Export::Lines, "t1"),
+        (Export::FocusRows, "t1"),
+        (Export::FocusRows, ""),
+        (Export::FocusParquet, ""),
+    ] {
+        let mut cursor = store.export(what, month, tenant)?;
+        let mut bytes = Vec::new();
+        while let Some(piece) = Store::next_bytes(&mut cursor).await? {
+            bytes.extend(piece);
+        }
+        exports.push(bytes);
+    }
+    exports.push(format!("{:?}", store.reconciliation(month).await?).into_bytes());
+    Ok(exports)
+}
+
+#[tokio::test]
+async fn what_is_known_late_of_a_closed_month_is_a_correction_in_the_next_and_changes_nothing_in_it()
+-> Outcome {
+    let (database, store) = Database::store().await?;
+    let mut journal = Journal::default();
+    let (minute, begin) = (60_000, NOVEMBER - 3 * HOUR_MS);
+    for (resource, micro) in [("cpu", 31_607), ("memory", 4_099), ("gpu", 2_500_003)] {
+        journal.rate(resource, micro, 0, 1);
+    }
+    journal.node(begin, "n1", Some("V100"));
+    for allocation in [1, 2] {
+        let amounts = (1003, 5 << 30, 500);
+        journal.start(allocation, "t1", "n1", amounts, begin + 90 * minute);
+    }
+    journal.end(2, NOVEMBER + HOUR_MS);
+    journal.close(NOVEMBER + HOUR_MS, Month(202_610), 1);
+    store.apply(&journal.batch()).await?;
+    let before = october(&store).await?;
+    assert!(before.iter().all(|bytes| bytes.len() > 200));
+    // The first was over half an hour before the month was.
+    let ended = Event::AllocationEnded(AllocationEnded {
+        allocation: AllocationNo(1),
+        cause: EndCause::Finished,
+        at: Millis(NOVEMBER - 30 * minute),
+        exit: None,
+    });
+    journal.write(NOVEMBER + 2 * HOUR_MS, 0, ended);
+    journal.start(3, "t1", "n1", (1, 1, 1), NOVEMBER + 3 * HOUR_MS);
+    store.apply(&journal.batch()).await?;
+    assert!(october(&store).await? == before);
+    assert_eq!(kinds(&store.conservation().await?), Vec::<&str>::new());
+    let months = store.reconciled_months().await?;
+    let months: Vec<_> = months
+        .iter()
+        .map(|line| (line.month.as_str(), line.closed, line.variance.as_str()))
+        .collect();
+    assert_eq!(months, [("2026-10", true, "0"), ("2026-11", false, "0")]);
+    // What October was charged too much for, and what that was instead.
+    let corrections: Vec<(String, i128)> = database
+        .client
+        .query(
+            "SELECT state, sum(quantity) FROM (
+                 SELECT 'allocated' AS state, quantity FROM chargeback_hourly
+                 WHERE is_correction AND resource = 'cpu' AND billing_period = '2026-11-01'
+                 UNION ALL
+                 SELECT state, toInt128(quantity) AS quantity FROM platform_cost_hourly
+                 WHERE is_correction AND resource = 'cpu' AND billing_period = '2026-11-01'
+             ) GROUP BY state ORDER BY state",
+        )
+        .fetch_all()
+        .await?;
+    let much = i128::from(1003 * 30 * minute);
+    assert_eq!(
+        corrections,
+        [
+            ("allocated".to_owned(), -much),
+            ("reserved".to_owned(), much)
+        ]
+    );
     database.drop().await
 }
 

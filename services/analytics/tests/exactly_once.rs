@@ -165,6 +165,7 @@ async fn of_two_projectors_the_first_sets_the_bounds() -> Outcome {
         };
         let rows = Rows::of(CELL, &first.changes);
         assert!(!store.begin(first, &rows).await?.applied);
+        assert!(!store.conservation().await?.at_rest);
         moved(store.apply(late).await);
         assert_eq!(store.resume(LEDGER).await?.begun, Some(first.to));
         // Both go on with the first one's bounds, at the same time.
@@ -178,7 +179,9 @@ async fn of_two_projectors_the_first_sets_the_bounds() -> Outcome {
         }
         moved(store.apply(late).await);
         assert_eq!(database.count("allocation_intervals").await?, 1);
-        assert_eq!(store.conservation().await?.conservation_error_ms(), 0);
+        let conservation = store.conservation().await?;
+        assert_eq!(conservation.conservation_error_ms(), 0);
+        assert!(conservation.at_rest);
         database.drop().await?;
     }
     Ok(())

@@ -15,7 +15,7 @@ use ledger::{
 use prost::Message;
 use schemas::v1;
 use std::{collections::BTreeMap, error::Error, time::Duration};
-use vocab::{At, Event, HOUR_MS, Lsn, Writer};
+use vocab::{At, Event, HOUR_MS, Lsn, Period, Writer};
 
 /// Appends frames as the writers would.
 struct Pen {
@@ -63,7 +63,7 @@ impl Pen {
     }
 }
 
-/// Runs of one hour and one millisecond each, on one node; admission's events are a rate, and the requests in order.
+/// Runs of one hour and one millisecond each, on one node; admission's events are a rate, the requests in order, and a budget.
 fn events(runs: u64) -> Vec<(At, Event)> {
     let mut journal = Journal::default();
     journal.rate("cpu", 1000, 0, 1);
@@ -76,6 +76,9 @@ fn events(runs: u64) -> Vec<(At, Event)> {
     for run in 1..=runs {
         journal.end(run + 1, run as i64 * 1000 + HOUR_MS + 1);
     }
+    let now = runs as i64 * 1000 + HOUR_MS + 2;
+    journal.refuse(runs + 2, "t1", (1000, 1, 0), now);
+    journal.budget(now, "t1", "money", Some((9, Period::Month)), 1);
     journal.events
 }
 
@@ -146,6 +149,8 @@ async fn content(database: &Database) -> Result<String, Box<dyn Error>> {
         "* FROM node_segments",
         "* FROM node_capacities",
         "* FROM rates",
+        "* FROM budgets",
+        "* FROM quota_denials",
         "* FROM running_usage",
         "* FROM cluster_hourly",
         "* FROM reconciliation",
@@ -192,6 +197,8 @@ async fn a_lost_part_of_any_table_is_noticed_and_made_again() -> Outcome {
         "node_transfers",
         "node_capacities",
         "rates",
+        "budgets",
+        "quota_denials",
         "usage_hourly",
         "capacity_hourly",
     ] {

@@ -86,7 +86,75 @@ async fn what_is_missing_is_named_and_made() -> Outcome {
         "ALTER TABLE rates MODIFY COMMENT ''",
         "rates: comment missing, expected Prices.",
     )
+    .await?;
+    missing(
+        "ALTER TABLE unrated_usage MODIFY COMMENT ''",
+        "unrated_usage: comment missing, expected Use that nobody is charged for because no rate was effective.",
+    )
+    .await?;
+    missing(
+        "ALTER TABLE waits COMMENT COLUMN tenant ''",
+        "waits.tenant: comment missing, expected Whose it was.",
+    )
     .await
+}
+
+/// Views of a version that gave them no comments.
+#[tokio::test]
+async fn a_view_that_says_nothing_is_told_what_it_is() -> Outcome {
+    let select = "SELECT tenant, hour, resource, sum(quantity) AS quantity, sum(ms) AS ms
+                  FROM chargeback_hourly WHERE has_rate = 0 GROUP BY tenant, hour, resource";
+    let change = format!("CREATE OR REPLACE VIEW unrated_usage AS {select}");
+    check(
+        &[&change],
+        &[
+            "unrated_usage: comment missing, expected Use that nobody is charged for because no rate was effective.",
+            "unrated_usage.hour: comment missing, expected Its beginning, in UTC.",
+            "unrated_usage.ms: comment missing, expected Milliseconds of allocations that had some of it.",
+            "unrated_usage.quantity: comment missing, expected Millicore-, byte- or milli-GPU-milliseconds.",
+            "unrated_usage.resource: comment missing, expected cpu, memory, gpu or gpu:<model>.",
+            "unrated_usage.tenant: comment missing, expected Who pays.",
+        ],
+        &[],
+    )
+    .await
+}
+
+/// A reader finds in the server what everything is. A view with parameters has no columns there.
+#[tokio::test]
+async fn every_table_view_and_column_says_what_it_is() -> Outcome {
+    let (database, _store) = Database::store().await?;
+    let silent: Vec<String> = database
+        .client
+        .query(
+            "SELECT name FROM system.tables WHERE database = currentDatabase() AND comment = ''
+             UNION ALL
+             SELECT concat(table, '.', name) FROM system.columns WHERE database = currentDatabase() AND comment = ''
+             ORDER BY 1",
+        )
+        .fetch_all()
+        .await?;
+    assert_eq!(silent, Vec::<String>::new());
+    let found: Vec<(String, String)> = database
+        .client
+        .query("SELECT table, name FROM system.columns WHERE database = currentDatabase()")
+        .fetch_all()
+        .await?;
+    assert!(found.len() > 300, "{}", found.len());
+    // Nothing is told of what is not there.
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/clickhouse/view_columns.txt");
+    let list = fs::read_to_string(path)?;
+    for (name, _) in list.lines().filter_map(|line| line.split_once(": ")) {
+        let there = found
+            .iter()
+            .any(|(view, column)| match name.split_once('.') {
+                Some(of) => of == (view, column),
+                None => name == column || name.starts_with('#'),
+            });
+        assert!(there, "{name}");
+    }
+    database.drop().await
 }
 
 #[tokio::test]
@@ -164,7 +232,7 @@ async fn another_engine_or_key_is_named() -> Outcome {
         &["RENAME TABLE rates TO before", other, "DROP TABLE before"],
         &[
             "rates: engine different, expected MergeTree, found ReplacingMergeTree(micro_per_unit_hour)",
-            "rates: order_by different, expected resource, applied_from, version, found resource, version",
+            "rates: order_by different, expected resource, tenant, priority_class, pool, cluster, applied_from, version, found resource, version",
             "rates: partition_by extra, found version",
             "rates: primary_key extra, found resource",
         ],
@@ -174,12 +242,16 @@ async fn another_engine_or_key_is_named() -> Outcome {
 
 #[tokio::test]
 async fn another_text_of_a_view_is_named() -> Outcome {
-    stays(
+    let text = "unrated_usage: view different, expected SELECT tenant, hour, resource, sum(quantity) AS quantity, sum(ms) AS ms \
+                FROM chargeback_hourly WHERE has_rate = 0 GROUP BY tenant, hour, resource, found SELECT tenant FROM chargeback_hourly";
+    check(
         &["CREATE OR REPLACE VIEW unrated_usage AS SELECT tenant FROM chargeback_hourly"],
         &[
-            "unrated_usage: view different, expected SELECT tenant, hour, resource, sum(quantity) AS quantity, sum(ms) AS ms \
-             FROM chargeback_hourly WHERE has_rate = 0 GROUP BY tenant, hour, resource, found SELECT tenant FROM chargeback_hourly",
+            text,
+            "unrated_usage: comment missing, expected Use that nobody is charged for because no rate was effective.",
+            "unrated_usage.tenant: comment missing, expected Who pays.",
         ],
+        &[text],
     )
     .await
 }

@@ -1,7 +1,7 @@
 //! Amounts as people write them.
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
-use vocab::{Account, BudgetOf, Millis, QuotaResource, ResourceKind};
+use vocab::{Account, AllocationId, BudgetOf, Millis, QuotaResource, ResourceKind};
 
 /// `4` cores or `1500m`.
 pub fn cpu_milli(text: &str) -> Result<i64, String> {
@@ -90,13 +90,14 @@ pub fn moment_or_dash(ms: i64) -> String {
     }
 }
 
-/// `16GiB`, `512MiB`, or bytes.
+/// `16GiB`, `512MiB`, as Kubernetes has them `16Gi` and `512Mi`, or bytes.
 pub fn bytes(text: &str) -> Result<i64, String> {
     let wrong = || format!("{text}: write memory as 16GiB, 512MiB, or bytes");
-    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    let unit = units
-        .iter()
-        .find_map(|(name, shift)| Some((text.strip_suffix(name)?, *shift)));
+    let units = [("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
+    let unit = units.iter().find_map(|(name, shift)| {
+        let number = text.strip_suffix('B').unwrap_or(text).strip_suffix(name)?;
+        Some((number, *shift))
+    });
     let (number, shift) = unit.unwrap_or((text, 0));
     let number: i64 = number.trim().parse().map_err(|_| wrong())?;
     number.checked_mul(1 << shift).ok_or_else(wrong)
@@ -117,6 +118,10 @@ pub fn moment(at: Millis) -> String {
 }
 
 /// An account's path.
+pub fn allocation(text: &str) -> Result<AllocationId, String> {
+    AllocationId::parse(text).ok_or_else(|| format!("{text}: an allocation id is a UUID"))
+}
+
 pub fn account(text: &str) -> Result<Account, String> {
     Account::parse(text)
         .ok_or_else(|| format!("{text}: write tenant, tenant/team or tenant/team/namespace"))
@@ -237,6 +242,7 @@ mod tests {
         assert_eq!(cpu_milli("4"), Ok(4000));
         assert_eq!(cpu_milli("1500m"), Ok(1500));
         assert_eq!(bytes("16GiB"), Ok(16 << 30));
+        assert_eq!(bytes("64Mi"), Ok(64 << 20));
         assert_eq!(bytes("7"), Ok(7));
         for bad in ["", "x", "4.5", "9223372036854775807"] {
             assert!(cpu_milli(bad).is_err(), "{bad}");

@@ -239,7 +239,8 @@ fn state(one: &AllocationView) -> String {
     }
 }
 
-fn json(one: &AllocationView) -> JsonValue {
+/// As programs read it.
+pub fn json(one: &AllocationView) -> JsonValue {
     let text = |text: &str| Some(text).filter(|text| !text.is_empty()).into();
     let ms = |ms: i64| Some(ms).filter(|ms| *ms != 0).into();
     let reason = one.waiting.as_ref().map(|waiting| words(waiting.reason()));

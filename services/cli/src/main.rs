@@ -6,6 +6,7 @@ mod bus;
 mod cancel;
 mod cell;
 mod explain;
+mod follow;
 mod ledger_copy;
 mod list;
 mod look;
@@ -71,6 +72,8 @@ enum Command {
     Priority(cancel::Priority),
     /// Lease named resources of a tenant, and give them back.
     Resource(resource::Resource),
+    /// Show what a run has written.
+    Logs(follow::Logs),
     /// Follow a tenant's events.
     Watch(watch::Watch),
     /// Bring a tenant into being, or change how it is treated.
@@ -103,6 +106,8 @@ enum Command {
     List(Box<list::List>),
     /// Show an allocation.
     Get(look::Get),
+    /// Show an allocation of a tenant's: what it asked for, what it used, what it costs.
+    Describe(bill::Describe),
     /// Say why an allocation stands where it stands, now or at an earlier position.
     Explain(explain::Explain),
     /// Show what a tenant has waiting.
@@ -122,6 +127,8 @@ enum Command {
     Bill(bill::Bill),
     /// Show what was used, and what it costs.
     Usage(Box<bill::Usage>),
+    /// Report on a month: a page for people, or its summaries here.
+    Report(bill::Report),
     /// Show a tenant's budgets, and when they will be exhausted.
     Budgets(bill::Budgets),
     /// Close, show, export, explain and reconcile the bill of a month.
@@ -159,7 +166,7 @@ fn start() -> ExitCode {
         }
     };
     match runtime.block_on(run(args)) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("apportion: {error}");
             ExitCode::FAILURE
@@ -167,15 +174,17 @@ fn start() -> ExitCode {
     }
 }
 
-async fn run(args: Args) -> Result<(), Failure> {
+async fn run(args: Args) -> Result<ExitCode, Failure> {
     let stack = || stack::read(&args.stack);
-    match args.command {
+    let done = match args.command {
         Command::Cell { command } => cell::run(command).await,
         Command::Bus { command } => command.run(&args.stack).await,
         Command::Tls { command } => tls::run(command),
         Command::Schema { command } => command.run(&args.stack).await,
         Command::Serve(serve) => serve.run().await,
-        Command::Submit(submit) => submit.run(&stack()?).await,
+        // These may end as a command of the tenant's did.
+        Command::Submit(submit) => return submit.run(&stack()?).await,
+        Command::Logs(logs) => return logs.run(&stack()?).await,
         Command::Cancel(cancel) => cancel.run(&stack()?).await,
         Command::Priority(priority) => priority.run(&stack()?).await,
         Command::Resource(resource) => resource.run(&stack()?).await,
@@ -192,6 +201,7 @@ async fn run(args: Args) -> Result<(), Failure> {
         Command::Unreserve(unreserve) => unreserve.run(&stack()?).await,
         Command::List(list) => list.run(&stack()?).await,
         Command::Get(get) => get.run(&stack()?).await,
+        Command::Describe(describe) => describe.run(&stack()?).await,
         Command::Explain(explain) => explain.run(&stack()?).await,
         Command::Queue(queue) => queue.run(&stack()?).await,
         Command::Queues(queues) => queues.run(&stack()?).await,
@@ -200,6 +210,7 @@ async fn run(args: Args) -> Result<(), Failure> {
         Command::Nodes => look::nodes(&stack()?).await,
         Command::Bill(bill) => bill.run(&stack()?).await,
         Command::Usage(usage) => usage.run(&stack()?).await,
+        Command::Report(report) => report.run(&stack()?).await,
         Command::Budgets(budgets) => budgets.run(&stack()?).await,
         Command::Invoice { command } => command.run(&stack()?).await,
         Command::Conservation => look::conservation(&stack()?).await,
@@ -209,7 +220,8 @@ async fn run(args: Args) -> Result<(), Failure> {
         } => copy.run(&stack()?).await,
         Command::Repair(repair) => repair.run(&stack()?).await,
         Command::WhatIf(what_if) => what_if.run(&stack()?).await,
-    }
+    };
+    done.map(|()| ExitCode::SUCCESS)
 }
 
 #[cfg(test)]
@@ -225,6 +237,8 @@ mod tests {
             "queue-set q --parent p --weight 500m --limit cpu=4 --tenant a --tenant b --order sjf",
             "priority-class batch -5 --preemptible --grace 30s --placement best-fit",
             "policy --fair-share-preemption false --half-life 7d --backfill --protected 500m",
+            "submit --tenant t --env A=1 --follow -- sh -c true",
+            "logs --tenant t 00000000-0000-0001-0000-000000000007 --follow",
             "list --tenant t --state waiting --state started --since 2h -o json",
             "list --tenant t --all --queue q --name-prefix a- --until 2026-01-31T08:00:00Z --limit 5",
             "cordon n",
@@ -247,6 +261,14 @@ mod tests {
             "bill --tenant t --month 2026-11",
             "usage --by team --by job-set --month 2026-11 --resource gpu:A100",
             "usage --tenant t --by day --since 7d -o json",
+            "report --html f --month 2026-11",
+            "report --html -",
+            "report utilization --month 2026-11 -o csv",
+            "report top --by job-set --limit 5 --from 2026-11-01T00:00:00Z --until 2h -o json",
+            "report sizes",
+            "report waits -o table",
+            "report forecast",
+            "report forecast --tenant t1 -o json",
             "budgets --tenant t",
             "invoice close 2026-11",
             "invoice show 2026-11 --tenant t",

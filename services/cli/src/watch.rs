@@ -2,7 +2,7 @@
 
 use crate::{
     Failure, amount, look, stack,
-    submit::{state, waits, words},
+    submit::{how, state, waits, words},
 };
 use chassis::stack::Stack;
 use clap::Args;
@@ -114,7 +114,9 @@ fn show(event: &v1::TenantEvent) {
         }
         Some(tenant_event::Kind::Started(_)) => "started".into(),
         Some(tenant_event::Kind::Stopping(_)) => "stopping".into(),
-        Some(tenant_event::Kind::Ended(ended)) => format!("ended: {}", words(ended.cause())),
+        Some(tenant_event::Kind::Ended(ended)) => {
+            format!("ended: {}", how(ended.cause(), ended.exit))
+        }
         Some(tenant_event::Kind::Preempted(preempted)) => {
             let until = amount::moment(Millis(preempted.grace_until_ms));
             format!("has to go: {}, by {until}", words(preempted.cause()))
@@ -123,7 +125,7 @@ fn show(event: &v1::TenantEvent) {
             let from = amount::moment(Millis(requeued.not_before_ms));
             format!(
                 "queued again: {}, not before {from}",
-                words(requeued.cause())
+                how(requeued.cause(), requeued.exit)
             )
         }
         None => "something that this version does not know".into(),

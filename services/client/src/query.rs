@@ -8,8 +8,8 @@ use crate::Client;
 use prost::Message;
 use schemas::v1::{
     AllocationQuery, AllocationReply, AllocationView, AllocationsPage, AllocationsQuery, BillQuery,
-    BillReply, BudgetQuery, BudgetReply, BudgetView, LeaseQuery, LeaseReply, LeaseView,
-    OperationQuery, OperationReply, OperationView, QueryRefused, Refusal, ResourceQuery,
+    BillReply, BudgetQuery, BudgetReply, BudgetView, LeaseQuery, LeaseReply, LeaseView, LogsQuery,
+    LogsReply, OperationQuery, OperationReply, OperationView, QueryRefused, Refusal, ResourceQuery,
     ResourceReply, ResourceView, UsagePage, UsageQuery,
 };
 use vocab::Rule;
@@ -84,6 +84,11 @@ impl Client {
     pub async fn budgets(&self, at_lsn: u64) -> Result<Vec<BudgetView>, QueryError> {
         let reply: BudgetReply = self.ask("budget", &BudgetQuery { at_lsn }).await?;
         Ok(reply.budgets)
+    }
+
+    /// A part of what a run of one's own has written, from the agent of the node that it runs on or ran on.
+    pub async fn logs(&self, query: &LogsQuery) -> Result<LogsReply, QueryError> {
+        self.ask("logs", query).await
     }
 
     /// Where a lease of named resources stands. The slot is needed where the cell counts slots by requests, and only

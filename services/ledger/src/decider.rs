@@ -119,6 +119,17 @@ pub trait Decider: Default + Serialize + DeserializeOwned + Send + 'static {
 
     /// When `decide` has something to do though nothing comes in.
     fn wake_at(&self) -> Option<Millis>;
+
+    /// Somebody outside of the ledger may have counted on the leader before: the first round of a term ends with a frame.
+    fn is_counted_on(&self) -> bool {
+        false
+    }
+
+    /// Somebody counts on it that this leader leads: it writes a frame at least so often, milliseconds of its clock. None:
+    /// nobody does now.
+    fn proves_every(&self, _config: &Self::Config) -> Option<u64> {
+        None
+    }
 }
 
 /// A fact that the decider itself has written.
@@ -128,6 +139,9 @@ pub type OwnFact<'a, D> = <<D as Decider>::By as Writes>::Fact<'a>;
 #[derive(Debug)]
 pub struct Draft {
     pub now: Millis,
+    /// The leader surely led at this moment: a frame that it has sent later has landed, and whoever leads next begins behind
+    /// that. None: it has written none yet.
+    pub led: Option<Millis>,
     /// The cell's feature level.
     level: Level,
     next: EventNo,
@@ -158,6 +172,7 @@ impl Draft {
         columns.clear();
         Self {
             now,
+            led: Some(now),
             level: Level::KNOWN,
             next,
             events: Events::default(),
@@ -183,7 +198,12 @@ impl Draft {
     /// Whether the cell's feature level lets such a fact be written. One that is newer than the first level is not decided
     /// without asking.
     pub fn allows(&self, kind: EventKind) -> bool {
-        kind.since() <= self.level || sabotage::armed(Bug::LevelIgnored)
+        self.is_at(kind.since())
+    }
+
+    /// Whether the cell is at a feature level, or above it.
+    pub fn is_at(&self, level: Level) -> bool {
+        level <= self.level || sabotage::armed(Bug::LevelIgnored)
     }
 
     /// The number that the next emitted event will have.
@@ -244,11 +264,10 @@ impl Draft {
             now: self.now,
         };
         let event = Event::from(fact.into());
-        let kind = event.kind();
-        if !self.allows(kind) {
+        if !self.is_at(event.since()) {
             let above = AboveLevel {
-                fact: kind.name(),
-                since: kind.since(),
+                fact: event.kind().name(),
+                since: event.since(),
                 level: self.level,
             };
             self.poison = Some(above.into());

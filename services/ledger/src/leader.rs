@@ -130,6 +130,9 @@ pub struct Leader<D: Decider, B: Bus, T: Time> {
     trim_due: Option<BoxFuture<'static, ()>>,
     /// Until what was read is to be confirmed.
     word_due: Option<BoxFuture<'static, ()>>,
+    /// Until it is to prove that it leads.
+    proof_due: Option<BoxFuture<'static, ()>>,
+    proof_every: Option<u64>,
     /// Of the message that is handled: the list is kept for the next one.
     commands: Vec<D::Command>,
 }
@@ -148,6 +151,8 @@ struct Term<D: Decider, B: Bus> {
     resigned: bool,
     /// Nothing comes of the deadline that has passed.
     vain: Option<Rehearsed>,
+    /// When the last frame of this term that has landed was sent.
+    led: Option<Millis>,
 }
 
 impl<D: Decider, B: Bus> Term<D, B> {
@@ -159,6 +164,7 @@ impl<D: Decider, B: Bus> Term<D, B> {
         self.backlog = Backlog::new(head.handled, limits);
         self.behind = false;
         self.resigned = false;
+        self.led = None;
     }
 
     /// Before the writer's first frame nobody stands by; and a bare one with nothing before it would be taken by any ledger,
@@ -197,6 +203,8 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             chore: None,
             trim_due: None,
             word_due: None,
+            proof_due: None,
+            proof_every: None,
             commands: Vec::new(),
         }
     }
@@ -337,6 +345,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             pace,
             resigned: content.is_some_and(|content| content.head.resigned),
             vain: None,
+            led: None,
         })
     }
 
@@ -391,11 +400,23 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             return Ok(());
         }
         let sealed = self.bare(term, true);
-        if let Some(lsn) = self.append(&sealed).await.map_err(LeaderError::Bus)? {
-            term.replica.committed(&sealed, lsn);
-            info!(writer = D::WRITER.name(), lsn = lsn.0, "resigned");
+        if self.record(term, &sealed).await.map_err(LeaderError::Bus)? {
+            info!(writer = D::WRITER.name(), "resigned");
         }
         Ok(())
+    }
+
+    /// Appends a frame; whether it has landed, and this one leads on.
+    async fn record(&mut self, term: &mut Term<D, B>, sealed: &Sealed) -> Result<bool, BusError> {
+        let sent = self.time.now();
+        let Some(lsn) = self.append(sealed).await? else {
+            return Ok(false);
+        };
+        term.replica.committed(sealed, lsn);
+        term.led = Some(sent);
+        self.proof_due = None;
+        self.observer.committed(&sealed.at(lsn));
+        Ok(true)
     }
 
     fn bare(&self, term: &mut Term<D, B>, resigned: bool) -> Sealed {
@@ -422,7 +443,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 }
                 Woken::TrimDue => self.trim(term),
                 // It is said with what is next, or waited for again.
-                Woken::WordDue => {}
+                Woken::WordDue | Woken::ProofDue => {}
                 // Nothing piles up for it.
                 Woken::Deadline | Woken::Resign => return Ok(None),
                 input => return Ok(Some(input)),
@@ -490,6 +511,17 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         messages: &mut Option<B::Messages>,
     ) -> Result<Woken<D::Command>, BusError> {
         let wake_at = term.replica.state().wake_at();
+        let every = term.replica.state().proves_every(&self.options.config);
+        let changed = every != std::mem::replace(&mut self.proof_every, every);
+        match every {
+            None => self.proof_due = None,
+            Some(ms) if (changed || self.proof_due.is_none()) && term.has_listeners() => {
+                let time = self.time.clone();
+                let at = time.now().plus(i64::try_from(ms).unwrap_or(i64::MAX));
+                self.proof_due = Some(Box::pin(async move { time.sleep_until(at).await }));
+            }
+            Some(_) => {}
+        }
         let local = self.options.local.as_mut();
         let handled = term.replica.head().handled.through;
         let lies = handled > term.trimmed || term.backlog.lying() > 0;
@@ -502,6 +534,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             self.word_due = Some(Box::pin(async move { time.pause(ms).await }));
         }
         let (trim_due, word_due) = (&mut self.trim_due, &mut self.word_due);
+        let proof_due = &mut self.proof_due;
         let resign = &mut self.options.resign;
         let time = &self.time;
         let woken = async {
@@ -520,6 +553,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 }
                 () = due(trim_due) => Ok(Woken::TrimDue),
                 () = due(word_due) => Ok(Woken::WordDue),
+                () = due(proof_due) => Ok(Woken::ProofDue),
             }
         };
         beside(&mut self.chore, woken).await
@@ -535,14 +569,18 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         let mut first_command = None;
         let mut caught_up = std::mem::take(&mut term.behind);
         let word_due = matches!(woken, Some(Woken::WordDue));
+        // The first frame of a term takes the word from whoever led before.
+        let counted_on = term.has_listeners() && term.replica.state().is_counted_on();
+        let unproved = term.led.is_none() && counted_on;
+        let proof_due = unproved || matches!(woken, Some(Woken::ProofDue));
         match woken {
             Some(Woken::Record(record)) => self.take_in(term, &record)?,
             Some(Woken::Message(message)) => term.backlog.push(message),
             Some(Woken::Command(command)) => first_command = Some(command),
             Some(Woken::TrimDue) => self.trim(term),
-            Some(Woken::Deadline | Woken::WordDue | Woken::Resign) | None => {}
+            Some(Woken::Deadline | Woken::WordDue | Woken::ProofDue | Woken::Resign) | None => {}
         }
-        if caught_up {
+        if caught_up || unproved {
             self.catch_up(term).await?;
         }
         let mut lost = None;
@@ -577,6 +615,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         term.replica.fold_all()?;
 
         let mut draft = term.replica.draft(self.time.now(), self.bus.level());
+        draft.led = term.led;
         let config = self.options.config.clone();
         let state = term.replica.state_mut();
         if let Some(command) = first_command {
@@ -628,7 +667,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             .replica
             .seal(draft, &leader, term.epoch, handled, says_after)?;
         let sealed = match sealed {
-            None if word_due && term.owes_word() => Some(self.bare(term, false)),
+            None if proof_due || word_due && term.owes_word() => Some(self.bare(term, false)),
             sealed => sealed,
         };
         let Some(sealed) = sealed else {
@@ -640,13 +679,11 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             };
         };
         self.observer.appending(sealed.bytes().len());
-        let Some(lsn) = self.append(&sealed).await? else {
+        if !self.record(term, &sealed).await? {
             return Ok(Round::Fenced);
-        };
-        term.replica.committed(&sealed, lsn);
-        term.backlog.recorded(lsn);
+        }
+        term.backlog.recorded(term.replica.head().lsn);
         term.backlog.read_through(term.replica.read_by(D::READERS));
-        self.observer.committed(&sealed.at(lsn));
         self.release_effects(term);
         let handled = term.replica.head().handled.through;
         if handled >= term.trimmed + TRIM_EVERY || term.backlog.lying() >= TRIM_EVERY {
@@ -917,6 +954,8 @@ enum Woken<C> {
     TrimDue,
     /// What was read is not confirmed for a while.
     WordDue,
+    /// Somebody counts on it that it leads.
+    ProofDue,
     Resign,
 }
 

@@ -98,9 +98,7 @@ impl Agents {
     fn hear(&mut self, message: Heard) {
         let beats = self.subjects.token(&message.subject, 2) == Some(HEARTBEAT);
         let command = match beats {
-            true => self
-                .node(&message)
-                .and_then(|node| wire::heartbeat(node, &message.payload)),
+            true => self.beat(message),
             false => self.sync(message),
         };
         match command {
@@ -121,7 +119,11 @@ impl Agents {
         };
         self.dropped.inc();
         let request = match not_in_line {
-            Command::Sync { request, .. } => request,
+            Command::Sync { request, .. }
+            | Command::Heartbeat {
+                request: Some(request),
+                ..
+            } => request,
             Command::Join(join) => join.request,
             _ => return,
         };
@@ -131,6 +133,12 @@ impl Agents {
     fn node(&self, message: &Heard) -> Option<Token> {
         let name = self.subjects.token(&message.subject, 1)?;
         Token::new(name).ok()
+    }
+
+    fn beat(&mut self, message: Heard) -> Option<Command> {
+        let node = self.node(&message)?;
+        let request = message.reply_to.map(|reply_to| self.ask(reply_to));
+        wire::heartbeat(node, &message.payload, request)
     }
 
     fn sync(&mut self, message: Heard) -> Option<Command> {
@@ -210,6 +218,15 @@ impl Agents {
                     tracing::warn!(%refusal, "a join is refused");
                     self.refused.inc();
                     self.answer(request, wire::join_refused(&refusal)).await;
+                }
+                Effect::Renewed {
+                    request,
+                    boot,
+                    lease_ms,
+                    now,
+                } => {
+                    self.answer(request, wire::renewed(boot, lease_ms, now))
+                        .await;
                 }
                 Effect::Synced {
                     request,

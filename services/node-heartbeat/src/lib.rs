@@ -4,11 +4,15 @@ mod agents;
 pub mod domain;
 mod line;
 pub mod project;
+mod query;
 pub mod store;
 mod wire;
 
 use agents::Agents;
-use chassis::{BootError, Context, Deciding, Failure, Needs, Service, Shutdown, query::Mark};
+use chassis::{
+    BootError, Context, Deciding, Failure, Needs, Service, Shutdown,
+    query::{Mark, Queries},
+};
 use domain::Nodes;
 use futures::future::BoxFuture;
 use ledger::{Inbox, jetstream::Readers};
@@ -61,11 +65,18 @@ impl Service for NodeHeartbeatService {
             ..Deciding::on_ledger(ctx.settings, vec![mark.clone()])
         };
         let agents = Agents::new(&ctx, bus.subjects().clone()).await?;
+        let logs = query::LogsQueries {
+            client: ctx.nats().await?,
+            subjects: ctx.subjects(),
+            cell,
+        };
+        let queries = Queries::new(ctx.subjects()).on(logs, &mark);
         let warm = store::sink(ctx.postgres()?).on_drift(ctx.on_drift());
         tokio::try_join!(
             ctx.decide::<Nodes>(&bus, deciding),
             ctx.project::<project::WarmProjection, _>(&bus, warm, &mark),
             agents.serve(commands, effects, &ctx.shutdown),
+            queries.serve(&ctx),
         )?;
         Ok(())
     }

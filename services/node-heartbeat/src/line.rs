@@ -85,6 +85,7 @@ mod tests {
             node: token(node),
             boot: 1,
             revision,
+            request: None,
         }
     }
 

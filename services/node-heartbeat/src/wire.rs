@@ -1,12 +1,13 @@
 //! Between the agents' messages and the domain's words: the only file here that names generated types.
 
-use crate::domain::{Assignment, Command, Join};
+use crate::domain::{Assignment, Command, Join, Report};
+use chassis::TraceParent;
 use ledger::InboxMessage;
 use prost::{Message, bytes::Bytes};
 use schemas::v1::{self, join_reply};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
-use vocab::{AllocationId, CellNo, Millis, NodeCapacity, Refusal, Rule, RunState, Token};
+use vocab::{AllocationId, CellNo, Millis, NodeCapacity, Refusal, Rule, RunExit, RunState, Token};
 use wire::{Codec as _, Message as _, Out as _, Plain, Row};
 
 /// Runs in one report.
@@ -58,6 +59,8 @@ struct RawRun {
     at_ms: i64,
     #[prost(uint64, tag = "4")]
     revision: u64,
+    #[prost(message, tag = "5")]
+    exit: Option<v1::RunExit>,
 }
 
 /// None, and nothing put out: it cannot be read.
@@ -81,9 +84,7 @@ fn read(node: &Token, payload: &Bytes, cell: CellNo, out: &mut Vec<Command>) -> 
 
 fn read_run(node: &Token, boot: u64, run: &RawRun, cell: CellNo) -> Option<Command> {
     let id = str::from_utf8(&run.allocation_id).ok()?;
-    Some(Command::Report {
-        node: node.clone(),
-        boot,
+    let report = Report {
         allocation: AllocationId::parse(id)?.in_cell(cell)?,
         state: match run.phase() {
             v1::RunPhase::Started => RunState::Started,
@@ -94,20 +95,37 @@ fn read_run(node: &Token, boot: u64, run: &RawRun, cell: CellNo) -> Option<Comma
         },
         at: Millis(run.at_ms),
         revision: run.revision,
+        // That it is over counts also where no command can have ended so.
+        exit: (run.exit.as_ref()).and_then(|exit| RunExit::decode(&exit.encode_to_vec()).ok()),
+    };
+    Some(Command::Report {
+        node: node.clone(),
+        boot,
+        report,
     })
 }
 
-pub fn heartbeat(node: Token, payload: &[u8]) -> Option<Command> {
+pub fn heartbeat(node: Token, payload: &[u8], request: Option<u64>) -> Option<Command> {
     let message = v1::Heartbeat::decode(payload).ok()?;
     Some(Command::Heartbeat {
         node,
         boot: message.boot,
         revision: message.revision,
+        request,
     })
 }
 
 /// The body of an `Assignment`, and further changes in it; from the last field to the first.
 fn write(assignment: &Assignment, (boot, cell): (u64, CellNo), more: &[Assignment], out: &mut Row) {
+    if let Some(origin) = assignment.origin.as_deref() {
+        let trace = origin.trace.as_ref();
+        let trace =
+            trace.and_then(|it| TraceParent::new(it.trace_id, it.span_id, it.flags & 1 == 1));
+        if let Some(trace) = trace {
+            out.text(15, trace.to_string().as_bytes());
+        }
+        Plain::write_field(&origin.operation_id, 14, out);
+    }
     out.each(more, |out, change| {
         out.message(12, |out| write(change, (boot, cell), &[], out));
     });
@@ -144,6 +162,15 @@ pub fn assignments(revision: u64, assignments: &[Assignment], boot: u64, cell: C
         Plain::write_field(&revision, 1, out);
     });
     bytes
+}
+
+pub fn renewed(boot: u64, lease_ms: i64, now: Millis) -> Vec<u8> {
+    v1::LeaseRenewed {
+        boot,
+        lease_ms,
+        now_ms: now.0,
+    }
+    .encode_to_vec()
 }
 
 pub fn register_again(boot: u64) -> Vec<u8> {
@@ -205,8 +232,9 @@ fn joining(answer: join_reply::Answer) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::Origin;
     use schemas::v1::node_report;
-    use vocab::{AllocationNo, AllocationSpec, EncodedSpecs, GpuShare, GpuShares};
+    use vocab::{AllocationNo, AllocationSpec, EncodedSpecs, GpuShare, GpuShares, TraceContext};
 
     fn token(text: &str) -> Token {
         Token::new(text).expect("a literal token")
@@ -244,19 +272,25 @@ mod tests {
 
     #[test]
     fn of_many_runs_those_that_can_be_read_are() {
-        let run = |allocation_id: &str| v1::Run {
+        let exit = |code| v1::RunExit {
+            code,
+            ..v1::RunExit::default()
+        };
+        let run = |allocation_id: &str, code| v1::Run {
             allocation_id: allocation_id.to_owned(),
-            phase: v1::RunPhase::Started.into(),
+            phase: v1::RunPhase::FailedRun.into(),
             at_ms: 5,
             revision: 2,
+            exit: Some(exit(code)),
         };
         let said = v1::NodeReport {
             boot: 3,
             report: Some(node_report::Report::Runs(v1::Runs {
                 runs: vec![
-                    run("none"),
-                    run("00000000-0000-0001-0000-000000000007"),
-                    run("00000000-0000-0002-0000-000000000008"),
+                    run("none", 1),
+                    run("00000000-0000-0001-0000-000000000007", 3),
+                    run("00000000-0000-0001-0000-000000000008", 256),
+                    run("00000000-0000-0002-0000-000000000008", 1),
                 ],
             })),
         };
@@ -268,15 +302,22 @@ mod tests {
             reserved_header: false,
             payload: said.encode_to_vec().into(),
         };
-        let read = Command::Report {
+        let read = |no, code: Option<u8>| Command::Report {
             node: token("n1"),
             boot: 3,
-            allocation: AllocationNo(7),
-            state: RunState::Started,
-            at: Millis(5),
-            revision: 2,
+            report: Report {
+                allocation: AllocationNo(no),
+                state: RunState::Failed,
+                at: Millis(5),
+                revision: 2,
+                exit: code.map(|code| RunExit {
+                    code,
+                    ..RunExit::default()
+                }),
+            },
         };
-        assert_eq!(heard(&message), [read]);
+        // No command ends with 256; that it is over is said all the same.
+        assert_eq!(heard(&message), [read(7, Some(3)), read(8, None)]);
     }
 
     fn heard(message: &InboxMessage) -> Vec<Command> {
@@ -303,6 +344,16 @@ mod tests {
             stop: revision == 2,
             stop_by: (revision == 2).then_some(Millis(9)),
             zones: 6,
+            origin: (revision == 1).then(|| {
+                Box::new(Origin {
+                    operation_id: Some(token("op")),
+                    trace: Some(TraceContext {
+                        trace_id: [1; 16],
+                        span_id: [2; 8],
+                        flags: 1,
+                    }),
+                })
+            }),
         }
     }
 
@@ -323,6 +374,15 @@ mod tests {
             zones: 6,
             boot: 4,
             more,
+            operation_id: if revision == 1 {
+                "op".into()
+            } else {
+                String::new()
+            },
+            traceparent: match revision {
+                1 => format!("00-{}-{}-01", "01".repeat(16), "02".repeat(8)),
+                _ => String::new(),
+            },
             ..v1::Assignment::default()
         };
         let changes = [assignment(1), assignment(2)];

@@ -298,8 +298,8 @@ impl Projection for WarmProjection {
     type Input<'a> = Input<'a>;
 
     const NAME: &'static str = "quota";
-    /// Up to 3 it had books of its own: it is folded from the beginning.
-    const STATE_VERSION: u32 = 5;
+    /// It has the decider's state, of which no former version is known: it is folded from the beginning.
+    const STATE_VERSION: u32 = 6;
     const BATCHING: Batching = Batching::BULK;
 
     fn project(

@@ -56,6 +56,8 @@ macro_rules! values {
 values! {
     bool: "Bool";
     i8: "Int8";
+    i16: "Int16";
+    u8: "UInt8";
     u32: "UInt32";
     u64: "UInt64";
     u128: "UInt128";

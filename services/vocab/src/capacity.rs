@@ -1,7 +1,7 @@
 //! What a node has, and what an operator lets it say of that.
 
 use crate::spec::ExtendedAmount;
-use crate::{AllocationSpec, Millis, Refusal, ResourceKind, Rule, Taint, Token, Topology};
+use crate::{AllocationSpec, Millis, Refusal, ResourceKind, Rule, Taint, Token, Topology, Work};
 use serde::{Deserialize, Serialize};
 
 wire::pair!(pub Label { name, value });
@@ -164,8 +164,10 @@ impl NodeApproval {
                 return Err(refusal);
             }
         }
-        let foreign =
-            |(name, value): &&(Token, Token)| approved.label(name.as_str()) != Some(value);
+        // That it runs commands gives a node nothing that it could not have.
+        let foreign = |(name, value): &&(Token, Token)| {
+            name.as_str() != Work::NODE_LABEL && approved.label(name.as_str()) != Some(value)
+        };
         match said.labels.iter().find(foreign) {
             Some((name, _)) => Err(Refusal::new(Rule::CapacityNotApproved, name.as_str())),
             None => Ok(()),
@@ -339,6 +341,9 @@ mod tests {
         check(Some(unheard), |c| c.extended[0] = (token("gold"), 1));
         let label = "capacity not approved: zone";
         check(Some(label), |c| c.labels[1].1 = token("z2"));
+        check(None, |c| {
+            c.labels.insert(0, (token("_commands"), token("process")));
+        });
         let more = "capacity not approved: trusted";
         check(Some(more), |c| {
             c.labels.push((token("trusted"), token("yes")))

@@ -45,8 +45,9 @@ pub trait Inputs<'a>: Copy {
 pub struct Written<By>(Event, PhantomData<By>);
 
 impl<By> Written<By> {
-    pub fn kind(&self) -> EventKind {
-        self.0.kind()
+    /// See [`Event::since`].
+    pub fn since(&self) -> Level {
+        self.0.since()
     }
 }
 
@@ -160,6 +161,14 @@ macro_rules! facts {
         impl Event {
             pub fn kind(&self) -> EventKind {
                 match self { $($(Self::$name(_) => EventKind::$name,)*)* }
+            }
+
+            /// The feature level that a cell must have before it is written: that of its kind, or of a field that came later.
+            pub fn since(&self) -> Level {
+                match self {
+                    Self::RateSet(set) if !set.change.scope.is_all() => Level::SCOPED_RATES,
+                    fact => fact.kind().since(),
+                }
             }
 
             /// The allocation that it names, if it is about one.

@@ -13,9 +13,11 @@ impl Level {
     pub const FIRST: Self = Self(1);
     /// From here on a frame has its events in columns.
     pub const COLUMNS: Self = Self(3);
+    /// From here on a rate may have a scope.
+    pub const SCOPED_RATES: Self = Self(5);
     /// The newest that this build knows: it reads all facts up to this level.
     pub const KNOWN: Self = {
-        let (mut newest, mut i) = (Self::COLUMNS, 0);
+        let (mut newest, mut i) = (Self::SCOPED_RATES, 0);
         while i < EventKind::ALL.len() {
             let since = EventKind::ALL[i].since();
             if since.0 > newest.0 {
@@ -52,7 +54,9 @@ mod tests {
         for kind in EventKind::ALL {
             *facts.entry(kind.since().0).or_default() += 1;
         }
-        facts.entry(Level::COLUMNS.0).or_default();
+        for level in [Level::COLUMNS, Level::SCOPED_RATES] {
+            facts.entry(level.0).or_default();
+        }
         let levels: Vec<u32> = facts.keys().copied().collect();
         let all: Vec<u32> = (Level::FIRST.0..=Level::KNOWN.0).collect();
         assert_eq!(levels, all);

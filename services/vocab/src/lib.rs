@@ -13,6 +13,7 @@ mod level;
 mod life;
 mod named_spec;
 mod numbered;
+mod rate;
 mod refusal;
 mod resource;
 mod rules;
@@ -22,6 +23,7 @@ mod shared;
 mod spec;
 mod time;
 mod token;
+mod work;
 
 pub use account::{
     Account, Budget, BudgetOf, Limits, ModelChoice, OnExceed, Period, QuotaResource, ReclaimFrom,
@@ -41,6 +43,7 @@ pub use level::Level;
 pub use life::{LifeFact, Stage, Stop};
 pub use named_spec::{NamedSpec, NamedSpecs};
 pub use numbered::{Number, Numbered};
+pub use rate::{RateKey, RateRank, RateScope};
 pub use refusal::{Refusal, Rule};
 pub use resource::{LeaseNo, LeaseState, ResourceAnswer, ResourceAsk, Slot};
 pub use rules::{
@@ -57,3 +60,4 @@ pub use spec::{
 };
 pub use time::{DAY_MS, HOUR_MS, Millis, Month};
 pub use token::{BadToken, Token};
+pub use work::{EnvVar, RunExit, RunExitReason, RunUsage, Work};

@@ -254,12 +254,14 @@ mod tests {
                 cause: EndCause::Preempted,
                 at,
                 not_before: at,
+                exit: None,
             }
             .into(),
             "ended" => AllocationEnded {
                 allocation,
                 cause: EndCause::Finished,
                 at,
+                exit: None,
             }
             .into(),
             other => panic!("{other}"),

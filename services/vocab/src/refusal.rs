@@ -176,6 +176,10 @@ rules! {
     PeriodClosed = 71, "period_closed", false;
     /// Months are closed one after the other; `limit` is the one whose turn it is.
     PeriodOutOfTurn = 72, "period_out_of_turn", false;
+    /// A command, directory, image or environment that no system takes.
+    WorkInvalid = 73, "work_invalid", false;
+    /// The node's agent does not answer, or keeps no log of this run.
+    LogUnavailable = 74, "log_unavailable", true;
 }
 
 impl fmt::Display for Refusal {

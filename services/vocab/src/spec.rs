@@ -1,9 +1,10 @@
 //! What an allocation asks for, what a node has, and the resource types that quota and bill speak of.
 
-use crate::{Account, AllocationNo, Label, PlacementRules, Token};
+use crate::{Account, AllocationNo, Label, PlacementRules, Token, Work};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
 wire::pair! {
     /// A resource of the operator's own kind, and how much of it.
@@ -70,6 +71,9 @@ pub struct AllocationSpec {
     /// The tenant's own words about it, for its reports, by name. Nothing is decided by them.
     #[wire(20, with = wire::Pairs<Label>)]
     pub labels: Vec<(Token, Token)>,
+    /// Nothing is decided by it either.
+    #[wire(21)]
+    pub work: Option<Arc<Work>>,
 }
 
 /// Amounts that a run may take beyond what it asks for; 0: no more than that.
@@ -181,6 +185,7 @@ impl AllocationSpec {
             namespace: None,
             limits: RunLimits::default(),
             labels: Vec::new(),
+            work: None,
         }
     }
 

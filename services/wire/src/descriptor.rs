@@ -47,7 +47,7 @@ pub enum Kind {
     Sint32,
     Bool,
     String,
-    /// So many.
+    /// So many; of any number, as many as a sample has.
     Bytes(usize),
     Enum(&'static EnumDescriptor),
     /// A function, so that a message can hold itself.

@@ -1,9 +1,11 @@
 //! Single values: numbers, texts, bytes, messages.
 
 use crate::{Column, Depth, Fault, Kind, Out, Result};
+use bytes::Bytes;
 use compact_str::CompactString;
 use prost::encoding::{WireType, check_wire_type, decode_varint};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// What a field can hold one of.
 pub trait Value: Sized {
@@ -225,26 +227,55 @@ impl<const N: usize> Value for [u8; N] {
     }
 }
 
-impl<T: Value> Value for Box<T> {
-    const KIND: Kind = T::KIND;
-    const BARE: bool = T::BARE;
+/// Any number of them.
+impl Value for Bytes {
+    /// What a sample has.
+    const KIND: Kind = Kind::Bytes(5);
+    const BARE: bool = true;
 
     fn zero() -> Option<Self> {
-        T::zero().map(Self::new)
+        Some(Self::new())
     }
 
     fn is_zero(&self) -> bool {
-        (**self).is_zero()
+        self.is_empty()
     }
 
     fn write<O: Out>(&self, number: u32, out: &mut O) {
-        (**self).write(number, out);
+        out.bytes(number, self);
     }
 
     fn read(input: Input) -> Result<Option<Self>> {
-        Ok(T::read(input)?.map(Self::new))
+        Ok(Some(Self::copy_from_slice(input.bytes()?)))
     }
 }
+
+macro_rules! pointers {
+    ($($pointer:ident),*) => {$(
+        impl<T: Value> Value for $pointer<T> {
+            const KIND: Kind = T::KIND;
+            const BARE: bool = T::BARE;
+
+            fn zero() -> Option<Self> {
+                T::zero().map(Self::new)
+            }
+
+            fn is_zero(&self) -> bool {
+                (**self).is_zero()
+            }
+
+            fn write<O: Out>(&self, number: u32, out: &mut O) {
+                (**self).write(number, out);
+            }
+
+            fn read(input: Input) -> Result<Option<Self>> {
+                Ok(T::read(input)?.map(Self::new))
+            }
+        }
+    )*};
+}
+
+pointers!(Box, Arc);
 
 /// An enum's value whose number may be one that no value has: for what others have written, so that it is refused by name and
 /// not as bytes that cannot be read.

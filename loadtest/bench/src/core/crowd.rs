@@ -369,6 +369,7 @@ impl Cell {
             node,
             state,
             at,
+            exit: None,
         }))?;
         Ok(())
     }

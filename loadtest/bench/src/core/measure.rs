@@ -350,6 +350,7 @@ impl Bench {
                         node: node.clone(),
                         state,
                         at,
+                        exit: None,
                     }))?;
                 }
             }

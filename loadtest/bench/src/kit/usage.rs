@@ -27,6 +27,8 @@ pub const AGENTS: &str = "agents";
 
 pub struct Usage {
     since: Stopwatch,
+    /// Processes that are not the launcher's.
+    others: Vec<(String, u32)>,
     ticks: BTreeMap<String, u64>,
     frames: BTreeMap<&'static str, u64>,
 }
@@ -51,9 +53,15 @@ impl Used {
 
 impl Usage {
     pub async fn begin(stack: &Stack) -> Self {
+        Self::begin_with(stack, Vec::new()).await
+    }
+
+    /// With processes that the measure has started itself.
+    pub async fn begin_with(stack: &Stack, others: Vec<(String, u32)>) -> Self {
         Self {
             since: Stopwatch::start(),
-            ticks: ticks(stack),
+            ticks: ticks(&pids(stack, &others)),
+            others,
             frames: frames(stack).await,
         }
     }
@@ -64,7 +72,8 @@ impl Usage {
             let before = self.ticks.get(&name).copied().unwrap_or(0);
             (name, now.saturating_sub(before) as f64 / TICKS_PER_S)
         };
-        let cpu_s: BTreeMap<_, _> = ticks(stack).into_iter().map(seconds).collect();
+        let pids = pids(stack, &self.others);
+        let cpu_s: BTreeMap<_, _> = ticks(&pids).into_iter().map(seconds).collect();
         let frames = frames(stack).await.into_iter().map(|(name, now)| {
             let before = self.frames.get(name).copied().unwrap_or(0);
             (name, now.saturating_sub(before))
@@ -73,7 +82,7 @@ impl Usage {
             wall_s: round(took.as_secs_f64(), 2),
             cpu_cores: round(cpu_s.values().sum::<f64>() / took.as_secs_f64(), 2),
             frames: frames.collect(),
-            rss_mb: rss_mb(stack),
+            rss_mb: rss_mb(&pids),
             cpu_s,
         }
     }
@@ -92,11 +101,22 @@ async fn frames(stack: &Stack) -> BTreeMap<&'static str, u64> {
     frames
 }
 
-/// With all that are below each now: Postgres does its work in processes of its own.
-fn ticks(stack: &Stack) -> BTreeMap<String, u64> {
+/// The stack's processes, the others, and this one.
+fn pids(stack: &Stack, others: &[(String, u32)]) -> Vec<(String, u32)> {
     let own = ("loadtest".to_owned(), std::process::id());
-    let all = stack.pids().into_iter().chain([own]);
-    let named: BTreeMap<u32, String> = all.map(|(name, pid)| (pid, name)).collect();
+    let others = others.iter().cloned();
+    stack
+        .pids()
+        .into_iter()
+        .chain(others)
+        .chain([own])
+        .collect()
+}
+
+/// With all that are below each now: Postgres does its work in processes of its own.
+fn ticks(pids: &[(String, u32)]) -> BTreeMap<String, u64> {
+    let named = pids.iter().map(|(name, pid)| (*pid, name.clone()));
+    let named: BTreeMap<u32, String> = named.collect();
     let processes = processes();
     let mut ticks: BTreeMap<String, u64> = BTreeMap::new();
     for (pid, process) in &processes {
@@ -125,23 +145,17 @@ fn agents_ticks() -> u64 {
     agents.filter_map(|stat| Some(parse(&stat)?.ticks)).sum()
 }
 
-/// Of the processes that the launcher started, without their children.
-fn rss_mb(stack: &Stack) -> BTreeMap<String, f64> {
-    let own = ("loadtest".to_owned(), std::process::id());
-    let rss = |(name, pid): (String, u32)| {
+/// Without their children.
+fn rss_mb(pids: &[(String, u32)]) -> BTreeMap<String, f64> {
+    let rss = |(name, pid): &(String, u32)| {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let line = status
             .lines()
             .find_map(|line| line.strip_prefix("VmRSS:"))?;
         let kib: f64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-        Some((name, round(kib / 1024.0, 1)))
+        Some((name.clone(), round(kib / 1024.0, 1)))
     };
-    stack
-        .pids()
-        .into_iter()
-        .chain([own])
-        .filter_map(rss)
-        .collect()
+    pids.iter().filter_map(rss).collect()
 }
 
 struct Process {

@@ -1,7 +1,8 @@
 //! The bus alone: the frames that Apportion has just written, appended again on a server of their own by one writer that
 //! decides nothing, with the same fence and the same durability.
 
-use super::{PeersError, own::Own, servers::Servers};
+use super::{PeersError, own::Own};
+use crate::kit::servers::Servers;
 use async_nats::{
     HeaderMap, HeaderValue,
     header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE,

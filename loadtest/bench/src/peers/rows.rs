@@ -1,7 +1,8 @@
 //! The databases alone: rows that Apportion has just written, written again into the same tables on servers of their own,
 //! by the fastest way that each has.
 
-use super::{PeersError, own::Rows, servers::Servers};
+use super::{PeersError, own::Rows};
+use crate::kit::servers::Servers;
 use analytics::store::Store;
 use bytes::Bytes;
 use chassis::{Stopwatch, stack::Stack};

@@ -1,7 +1,8 @@
 //! The design of partitioned task tables in Postgres: for each user a table of what waits and one of what was taken; a
 //! function adds a task, another moves many to history. Adding and taking at the same time, over few connections.
 
-use super::{PeersError, servers::Servers};
+use super::PeersError;
+use crate::kit::servers::Servers;
 use crate::kit::usage::{Usage, Used};
 use chassis::stack::Stack;
 use futures::future::try_join_all;

@@ -1,6 +1,10 @@
 //! What a case needs before its load begins: settings by the operator, nodes with their agents, clients.
 
-use super::{BenchError, audit::nodes_ready, case::Case};
+use super::{
+    BenchError,
+    audit::nodes_ready,
+    case::{Case, NodeSize},
+};
 use crate::kit::usage::AGENTS;
 use chassis::{Stopwatch, stack::Stack};
 use client::{Client, ConnectOptions, Failed, Operation, SetRate};
@@ -10,7 +14,7 @@ use replay::{
     reach::{operator, tenants},
     workload::Node,
 };
-use std::{sync::Arc, thread, time::Duration};
+use std::{ops::Range, sync::Arc, thread, time::Duration};
 use tokio::sync::oneshot;
 use vocab::{NodeCapacity, ResourceKind, Token};
 
@@ -21,7 +25,7 @@ const REPORT_PAUSE: Duration = Duration::from_millis(25);
 /// Longer than the backlog of any rate that is tried, so that nothing is sent twice because it is slow.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Longer than a lease.
-const NODES_TIMEOUT: Duration = Duration::from_secs(40);
+const NODES_TIMEOUT: Duration = Duration::from_secs(120);
 const NODES_PERIOD: Duration = Duration::from_millis(200);
 /// The contract's largest limit.
 const QUOTA_MAX: u64 = 1 << 53;
@@ -44,17 +48,33 @@ impl Scene {
                 there: all.len(),
             });
         }
-        let tenants = &all[..case.tenants()];
+        let run = Operation::fresh_id()[..4].to_owned();
+        let fleet = FleetOptions {
+            nodes: nodes(&run, case.nodes(), case.node())?,
+            lifetime: lifetime(case),
+            ..fleet(stack)?
+        };
+        Self::with(stack, &all[..case.tenants()], run, fleet, case.batched()).await
+    }
+
+    /// With whatever nodes. `batched`: requests are put into messages by whoever sends them.
+    pub async fn with(
+        stack: &Stack,
+        tenants: &[Token],
+        run: String,
+        fleet: FleetOptions,
+        batched: bool,
+    ) -> Result<Self, BenchError> {
         let operator = operator(stack).await?;
         settings(tenants).apply(&operator).await?;
         prices(&operator).await?;
-        let run = Operation::fresh_id()[..4].to_owned();
         until_ready(stack, 0).await?;
-        let agents = Agents::start(stack, &run, case)?;
-        until_ready(stack, case.nodes() as u64).await?;
+        let count = fleet.nodes.len() as u64;
+        let agents = Agents::start(fleet)?;
+        until_ready(stack, count).await?;
         let mut clients = Vec::new();
         for tenant in tenants {
-            clients.push(connect(stack, tenant, case).await?);
+            clients.push(connect(stack, tenant, batched).await?);
         }
         Ok(Self {
             clients,
@@ -65,7 +85,7 @@ impl Scene {
 }
 
 /// Nodes of a former case are lost once their lease has ended.
-async fn until_ready(stack: &Stack, wanted: u64) -> Result<(), BenchError> {
+pub async fn until_ready(stack: &Stack, wanted: u64) -> Result<(), BenchError> {
     let since = Stopwatch::start();
     loop {
         let late = since.elapsed() > NODES_TIMEOUT;
@@ -82,17 +102,13 @@ async fn until_ready(stack: &Stack, wanted: u64) -> Result<(), BenchError> {
 
 /// Who has many requests at once puts them into messages himself; single ones are gathered by the library while a message
 /// waits for its acknowledgement.
-async fn connect(stack: &Stack, tenant: &Token, case: Case) -> Result<Client, BenchError> {
+async fn connect(stack: &Stack, tenant: &Token, batched: bool) -> Result<Client, BenchError> {
     let creds = stack.creds(&format!("tenant:{tenant}"))?;
     let options = ConnectOptions::tenant(&stack.nats.url, &stack.cell.name, tenant.clone())
         .creds(creds)
         .ca_file(stack.ca_file())
         .patience(PATIENCE);
-    let options = if case.batched() {
-        options
-    } else {
-        options.batched()
-    };
+    let options = if batched { options } else { options.batched() };
     Ok(Client::connect(options).await?)
 }
 
@@ -113,7 +129,7 @@ async fn prices(operator: &Client) -> Result<(), BenchError> {
 }
 
 /// Limits that are never felt.
-fn settings(tenants: &[Token]) -> Settings {
+pub fn settings(tenants: &[Token]) -> Settings {
     let quota = |tenant: &Token| {
         ResourceKind::ALL.map(|resource| Quota {
             tenant: tenant.clone(),
@@ -138,18 +154,7 @@ pub struct Agents {
 }
 
 impl Agents {
-    fn start(stack: &Stack, run: &str, case: Case) -> Result<Self, BenchError> {
-        let options = FleetOptions {
-            url: stack.nats.url.clone(),
-            ca_file: stack.ca_file().map(Into::into),
-            creds: stack.creds("fleet")?,
-            cell: stack.cell.name.clone(),
-            nodes: nodes(run, case)?,
-            clock: stack.clock(),
-            heartbeat: HEARTBEAT,
-            report_pause: REPORT_PAUSE,
-            lifetime: lifetime(case),
-        };
+    fn start(options: FleetOptions) -> Result<Self, BenchError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -175,6 +180,13 @@ impl Agents {
     pub fn tally(&self) -> FleetTally {
         self.fleet.as_ref().map(Fleet::tally).unwrap_or_default()
     }
+
+    /// See [`Fleet::silence_those`].
+    pub fn silence_those(&self, nodes: Range<usize>) {
+        if let Some(fleet) = &self.fleet {
+            fleet.silence_those(nodes);
+        }
+    }
 }
 
 impl Drop for Agents {
@@ -188,11 +200,26 @@ impl Drop for Agents {
     }
 }
 
-fn nodes(run: &str, case: Case) -> Result<Vec<Node>, BenchError> {
-    let size = case.node();
+/// Without nodes yet, whose runs last until they are stopped.
+pub fn fleet(stack: &Stack) -> Result<FleetOptions, BenchError> {
+    Ok(FleetOptions {
+        url: stack.nats.url.clone(),
+        ca_file: stack.ca_file().map(Into::into),
+        creds: stack.creds("fleet")?,
+        cell: stack.cell.name.clone(),
+        nodes: Vec::new(),
+        clock: stack.clock(),
+        heartbeat: HEARTBEAT,
+        report_pause: REPORT_PAUSE,
+        asks: false,
+        lifetime: Arc::new(|_| None),
+    })
+}
+
+pub fn nodes(run: &str, count: usize, size: NodeSize) -> Result<Vec<Node>, BenchError> {
     let node = |no: usize| {
         Ok(Node {
-            name: Token::new(&format!("{run}-n{no:05}"))?,
+            name: Token::new(&format!("{run}-n{no:06}"))?,
             capacity: NodeCapacity {
                 cpu_milli: size.cores * 1000,
                 memory_bytes: size.memory_bytes,
@@ -200,7 +227,7 @@ fn nodes(run: &str, case: Case) -> Result<Vec<Node>, BenchError> {
             },
         })
     };
-    (0..case.nodes()).map(node).collect()
+    (0..count).map(node).collect()
 }
 
 fn lifetime(case: Case) -> Lifetime {

@@ -96,6 +96,7 @@ async fn fleet(stack: &Stack, nodes: Vec<Node>) -> Result<Fleet, FleetError> {
         clock: stack.clock(),
         heartbeat: HEARTBEAT,
         report_pause: Duration::ZERO,
+        asks: false,
         lifetime: Arc::new(|change| super::clients::run_ms(&change.spec.as_ref()?.name)),
     })
     .await

@@ -169,6 +169,7 @@ pub fn witnessed(scene: &Scene, conflicts: &[replay::fleet::Conflict]) -> Check 
     let workload = Workload {
         nodes: agents::nodes(),
         pods: runs::pods(&book, &followed.feeds),
+        is_as_recorded: false,
     };
     let findings = followed.witness.findings(&workload);
     let agents = conflicts.iter().map(|conflict| {

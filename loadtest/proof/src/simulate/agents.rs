@@ -1,9 +1,18 @@
-//! Simulated node agents: they keep the nodes' protocol, but die, fall silent, repeat themselves and come back late.
+//! Simulated node agents: they keep the nodes' protocol by the code of the real one, but die, fall silent, repeat themselves and
+//! come back late. What runs on their machines is recorded apart, by what really goes on there.
 
 use ledger::memory::Seeded;
+use node_agent::{
+    End, Ended, Exit, Lease, Moment, Reason, RunKey, Usage,
+    protocol::{Act as Do, Plan, Report as Said},
+};
 use prost::Message;
-use schemas::v1::{self, NodeReport, Register, Run, RunPhase, Runs, node_report::Report};
-use std::collections::{BTreeMap, BTreeSet};
+use schemas::v1::{
+    self, NodeReport, Register, Run, RunExit, RunPhase, RunUsage, Runs, node_report::Report,
+};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use uuid::Uuid;
+use vocab::sabotage::{self, Bug};
 
 /// What an agent does, for the world to carry out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,18 +22,63 @@ pub enum Act {
     Heartbeat {
         boot: u64,
         revision: u64,
+        /// It waits for an answer that renews its lease.
+        asks: bool,
     },
     Sync,
 }
 
-/// An assignment whose device, core or byte something else on the node still uses.
+/// What must never be on the machines.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{node}/{boot} is to run {allocation} beside {beside:?}, beyond its capacity")]
-pub struct Overcommitted {
-    node: String,
-    boot: u64,
-    allocation: String,
-    beside: Vec<String>,
+pub enum Wrong {
+    /// An assignment whose device, core or byte something else on the node still uses.
+    #[error("{node}/{boot} is to run {run} beside {beside:?}, beyond its capacity")]
+    Overcommitted {
+        node: String,
+        boot: u64,
+        run: RunKey,
+        beside: Vec<RunKey>,
+    },
+    #[error("{node} runs {run} while {other} goes on on {there}")]
+    Twice {
+        node: String,
+        run: RunKey,
+        other: RunKey,
+        there: String,
+    },
+}
+
+/// What runs on all machines at this moment, whatever anybody says of it.
+#[derive(Debug, Default)]
+pub struct Recorder(BTreeMap<Uuid, (String, RunKey)>);
+
+impl Recorder {
+    fn begins(&mut self, node: &str, run: RunKey) -> Result<(), Wrong> {
+        let here = (node.to_owned(), run);
+        match self.0.insert(run.allocation, here) {
+            Some((there, other)) => Err(Wrong::Twice {
+                node: node.to_owned(),
+                run,
+                other,
+                there,
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn ends(&mut self, node: &str, run: RunKey) {
+        let here = (node.to_owned(), run);
+        if self.0.get(&run.allocation) == Some(&here) {
+            self.0.remove(&run.allocation);
+        }
+    }
+}
+
+/// By which an agent keeps its lease.
+#[derive(Debug, Clone, Copy)]
+pub struct Care {
+    /// Millionths by which the machine's clock runs fast.
+    pub drift: i64,
 }
 
 #[derive(Debug)]
@@ -33,18 +87,31 @@ pub struct Agent {
     pub capacity: v1::NodeCapacity,
     /// What it may be when it comes back.
     other: v1::NodeCapacity,
-    boot: u64,
-    revision: u64,
+    plan: Plan,
     registered: bool,
     pub silent: bool,
-    /// Dead, and nobody will come to repair it.
+    /// Dead, and nobody will come to repair it. What runs goes on.
     pub gone: bool,
     /// No run ends by itself.
     pub lasting: bool,
     wants_list: bool,
-    runs: BTreeMap<String, Local>,
-    /// Over in this life, by this agent's own word, as of the revision that it had seen: a later one is of another run.
-    done: BTreeMap<String, u64>,
+    /// Its questions for the list, of this life.
+    syncing: BTreeSet<u64>,
+    /// On the machine.
+    runs: BTreeMap<RunKey, Local>,
+    /// How those ended that ran in this life, as it stands on the disk.
+    ended: BTreeMap<RunKey, End>,
+    /// To be started when there is a lease.
+    waiting: BTreeMap<RunKey, Box<v1::Assignment>>,
+    /// To be said, in this order.
+    outbox: VecDeque<Said>,
+    /// None: it runs what it is told to, whether it holds a lease or not, as an agent may that runs nothing of worth.
+    care: Option<Care>,
+    lease: Option<Lease>,
+    /// The heartbeats of this life that wait for an answer, and when they were sent.
+    beats: BTreeMap<u64, Moment>,
+    /// Milliseconds by which its wall clock is off.
+    wall_ms: i64,
     /// What it has sent, some of which arrives again much later.
     sent: Vec<Vec<u8>>,
     /// Per mille of the moments at which a run goes on that could end.
@@ -55,46 +122,58 @@ pub struct Agent {
 struct Local {
     demand: v1::AllocationSpec,
     gpus: Vec<v1::GpuShare>,
-    /// Of the last change of it.
-    revision: u64,
-    placed_ms: i64,
-    started: bool,
     stop: bool,
 }
 
 impl Agent {
     pub fn new(
         name: String,
-        capacity: v1::NodeCapacity,
-        other: v1::NodeCapacity,
+        (capacity, other): (v1::NodeCapacity, v1::NodeCapacity),
         slow: u64,
+        care: Option<Care>,
+        wall_ms: i64,
     ) -> Self {
         Self {
             name,
             capacity,
             other,
-            boot: 1,
-            revision: 0,
+            plan: Plan::new(1),
             registered: false,
             silent: false,
             gone: false,
             lasting: false,
             wants_list: false,
+            syncing: BTreeSet::new(),
             runs: BTreeMap::new(),
-            done: BTreeMap::new(),
+            ended: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            outbox: VecDeque::new(),
+            care,
+            lease: None,
+            beats: BTreeMap::new(),
+            wall_ms,
             sent: Vec::new(),
             slow,
         }
     }
 
     pub fn idle(&self) -> bool {
-        let goes_on = |run: &Local| self.lasting && run.started && !run.stop;
-        self.gone || (self.registered && self.runs.values().all(goes_on) && !self.wants_list)
+        let goes_on = |run: &Local| self.lasting && !run.stop;
+        let quiet = self.outbox.is_empty() && self.waiting.is_empty() && !self.wants_list;
+        self.gone || (self.registered && quiet && self.runs.values().all(goes_on))
+    }
+
+    /// The machine's clock, which nobody sets.
+    fn moment(&self, now_ms: i64) -> Moment {
+        let drift = self.care.map_or(0, |care| care.drift);
+        let now = i128::from(now_ms);
+        let shown = now + now * i128::from(drift) / 1_000_000;
+        Moment::from_ms(u64::try_from(shown).unwrap_or(0))
     }
 
     fn report(&mut self, report: Report) -> Act {
         let message = NodeReport {
-            boot: self.boot,
+            boot: self.plan.boot(),
             report: Some(report),
         };
         let bytes = message.encode_to_vec();
@@ -110,26 +189,110 @@ impl Agent {
 
     fn heartbeat(&self) -> Act {
         Act::Heartbeat {
-            boot: self.boot,
-            revision: self.revision,
+            boot: self.plan.boot(),
+            revision: self.plan.revision(),
+            asks: self.care.is_some(),
         }
     }
 
-    /// A new life with nothing running, now and then as another machine.
-    fn restart(&mut self, random: &mut Seeded) {
+    /// Its heartbeat is on its way, or its question for the list.
+    pub fn asked(&mut self, act: &Act, request: u64, now_ms: i64) {
+        match act {
+            Act::Heartbeat { .. } => {
+                self.beats.insert(request, self.moment(now_ms));
+            }
+            Act::Sync => {
+                self.syncing.insert(request);
+            }
+            Act::Report(_) => {}
+        }
+    }
+
+    /// A new life of the agent. All that ran is over.
+    fn begin_life(&mut self, random: &mut Seeded, recorder: &mut Recorder) {
+        for run in self.runs.keys() {
+            recorder.ends(&self.name, *run);
+        }
+        self.runs.clear();
+        self.ended.clear();
+        self.plan = Plan::new(self.plan.boot() + 1 + random.below(2));
+        self.registered = false;
+        self.wants_list = false;
+        self.syncing.clear();
+        self.waiting.clear();
+        self.outbox.clear();
+        self.beats.clear();
+        self.lease = None;
+    }
+
+    /// The machine starts anew, now and then as another one.
+    fn restart(&mut self, random: &mut Seeded, recorder: &mut Recorder) {
         if random.chance(300) {
             std::mem::swap(&mut self.capacity, &mut self.other);
         }
-        self.boot += 1 + random.below(2);
-        self.registered = false;
-        self.wants_list = false;
-        self.runs.clear();
-        self.done.clear();
-        self.revision = 0;
+        self.begin_life(random, recorder);
+    }
+
+    /// The agent alone starts anew, and finds on the disk what runs and what has ended.
+    fn resume(&mut self) {
+        if !self.registered {
+            return;
+        }
+        let ended = self.ended.iter();
+        let ended = ended.map(|(key, end)| Ended {
+            key: *key,
+            end: *end,
+        });
+        self.plan = Plan::resumed(self.plan.boot(), self.runs.keys().copied(), ended);
+        self.outbox.clear();
+        self.waiting.clear();
+        self.beats.clear();
+        self.syncing.clear();
+        self.wants_list = true;
+    }
+
+    /// What the shims do, whether the agent lives or not: nothing runs beyond its lease.
+    pub fn lapse(&mut self, now_ms: i64, random: &mut Seeded, recorder: &mut Recorder) {
+        let now = self.moment(now_ms);
+        let over = self.lease.is_some_and(|lease| lease.kill() <= now);
+        if over && !sabotage::armed(Bug::LeaseOutlived) {
+            self.begin_life(random, recorder);
+        }
+    }
+
+    /// A heartbeat was answered.
+    pub fn renewed(
+        &mut self,
+        request: u64,
+        (boot, lease_ms, cell_ms): (u64, i64, i64),
+        now_ms: i64,
+        random: &mut Seeded,
+        recorder: &mut Recorder,
+    ) -> Result<(), Wrong> {
+        let Some(sent) = self.beats.remove(&request) else {
+            return Ok(());
+        };
+        // What was sent before is no news.
+        self.beats.retain(|_, other| *other > sent);
+        let lease = Lease::renewed(sent, lease_ms).heard_at(sent, cell_ms);
+        if boot != self.plan.boot() || lease.kill() <= self.moment(now_ms) {
+            return Ok(());
+        }
+        self.lease = Some(lease);
+        for (run, assignment) in std::mem::take(&mut self.waiting) {
+            self.start(run, assignment, now_ms, random, recorder)?;
+        }
+        Ok(())
     }
 
     /// Something that an agent may do at any time.
-    pub fn act(&mut self, random: &mut Seeded, now_ms: i64, troubled: bool) -> Vec<Act> {
+    pub fn act(
+        &mut self,
+        random: &mut Seeded,
+        recorder: &mut Recorder,
+        now_ms: i64,
+        troubled: bool,
+    ) -> Vec<Act> {
         if self.gone {
             return Vec::new();
         }
@@ -146,7 +309,7 @@ impl Agent {
         if !troubled {
             let mut acts = vec![self.heartbeat()];
             acts.extend(self.wants_list.then_some(Act::Sync));
-            acts.extend(self.work(random, now_ms, false));
+            acts.extend(self.work(random, recorder, now_ms, false));
             return acts;
         }
         match random.below(100) {
@@ -154,8 +317,12 @@ impl Agent {
                 self.silent = true;
                 return Vec::new();
             }
-            3..=4 => {
-                self.restart(random);
+            3 => {
+                self.restart(random, recorder);
+                return Vec::new();
+            }
+            4 => {
+                self.resume();
                 return Vec::new();
             }
             // A late message of this life or a former one.
@@ -168,7 +335,7 @@ impl Agent {
         }
         match random.below(10) {
             0..=4 => vec![self.heartbeat()],
-            _ => self.work(random, now_ms, troubled),
+            _ => self.work(random, recorder, now_ms, troubled),
         }
     }
 
@@ -192,11 +359,14 @@ impl Agent {
             let nothing = uuid_text(1, 1000 + number);
             return self.report(Report::Run(phase(&nothing, RunPhase::Started, now_ms, 0)));
         }
-        self.boot -= 1;
         let run = phase(&uuid_text(1, number), RunPhase::FinishedOk, now_ms, 0);
-        let act = self.report(Report::Run(run));
-        self.boot += 1;
-        act
+        let message = NodeReport {
+            boot: self.plan.boot() - 1,
+            report: Some(Report::Run(run)),
+        };
+        let bytes = message.encode_to_vec();
+        self.sent.push(bytes.clone());
+        Act::Report(bytes)
     }
 
     fn again(&mut self, random: &mut Seeded) -> Vec<Act> {
@@ -210,14 +380,31 @@ impl Agent {
         late.into_iter().map(Act::Report).collect()
     }
 
-    /// Moves one run on, or a few, and says so in one message.
-    fn work(&mut self, random: &mut Seeded, now_ms: i64, troubled: bool) -> Vec<Act> {
-        let Some(first) = self.move_on(random, now_ms, troubled) else {
+    /// Says what there is to say, or moves one run on and says that; a few in one message.
+    fn work(
+        &mut self,
+        random: &mut Seeded,
+        recorder: &mut Recorder,
+        now_ms: i64,
+        troubled: bool,
+    ) -> Vec<Act> {
+        if self.outbox.is_empty() || random.chance(300) {
+            self.move_on(random, recorder, now_ms, troubled);
+        }
+        let mut runs = Vec::new();
+        while let Some(said) = self.outbox.pop_front() {
+            // An agent's clock is its own.
+            let shown = now_ms + self.wall_ms + random.below(200) as i64 - 100;
+            runs.push(run(&said, self.shown(&said, shown)));
+            if said.phase != RunPhase::Started {
+                self.plan.told(said.key);
+            }
+            if !random.chance(300) {
+                break;
+            }
+        }
+        if runs.is_empty() {
             return Vec::new();
-        };
-        let mut runs = vec![first];
-        while random.chance(300) {
-            runs.extend(self.move_on(random, now_ms, troubled));
         }
         let report = match <[Run; 1]>::try_from(runs) {
             Ok([run]) => Report::Run(run),
@@ -226,150 +413,233 @@ impl Agent {
         self.twice(random, troubled, |agent| agent.report(report))
     }
 
-    fn move_on(&mut self, random: &mut Seeded, now_ms: i64, troubled: bool) -> Option<Run> {
-        let lasting = self.lasting;
-        let ends = |run: &Local| !lasting || !run.started || run.stop;
+    /// When something happened, by the cell's clock if it has said what that shows; else by the machine's wall clock.
+    fn shown(&self, said: &Said, now_ms: i64) -> i64 {
+        let Some(at) = said.at else {
+            return now_ms;
+        };
+        let by_cell = self.lease.and_then(|lease| lease.cell_ms(at));
+        by_cell.unwrap_or(at.ms().cast_signed() + self.wall_ms)
+    }
+
+    /// A run ends, by itself or as it was told to.
+    fn move_on(
+        &mut self,
+        random: &mut Seeded,
+        recorder: &mut Recorder,
+        now_ms: i64,
+        troubled: bool,
+    ) {
+        let ends = |run: &Local| !self.lasting || run.stop;
         let movable = self.runs.values().filter(|run| ends(run)).count();
         let index = random.below(movable.max(1) as u64) as usize;
-        let mut movable = self.runs.iter_mut().filter(|(_, run)| ends(run));
-        let (allocation, run) = movable.nth(index)?;
-        let allocation = allocation.clone();
-        // An agent's clock is its own.
-        let at_ms = now_ms + random.below(200) as i64 - 100;
-        let revision = run.revision;
-        if run.started && !run.stop && troubled && random.chance(self.slow) {
-            return None;
-        }
-        let moved = match (run.started, run.stop) {
-            (false, false) if !lasting && random.chance(60) => RunPhase::Rejected,
-            (false, false) => RunPhase::Started,
-            (_, true) => RunPhase::FinishedOk,
-            (true, false) if random.chance(150) => RunPhase::FailedRun,
-            (true, false) => RunPhase::FinishedOk,
+        let mut movable = self.runs.iter().filter(|(_, run)| ends(run));
+        let Some((key, local)) = movable.nth(index) else {
+            return;
         };
-        if moved == RunPhase::Started {
-            run.started = true;
-        } else {
-            self.runs.remove(&allocation);
-            self.done.insert(allocation.clone(), revision);
+        let (key, stop) = (*key, local.stop);
+        if !stop && troubled && random.chance(self.slow) {
+            return;
         }
-        Some(phase(&allocation, moved, at_ms, revision))
+        let failed = !stop && random.chance(150);
+        // Some code and use of its own, so that a decision that takes another run's is found.
+        let code = match failed {
+            true => 1 + (key.revision % 200) as u8,
+            false => 0,
+        };
+        let exit = Exit {
+            code,
+            signal: 0,
+            reason: Reason::None,
+        };
+        let usage = Usage {
+            cpu_us: key.revision,
+            ..Usage::default()
+        };
+        self.runs.remove(&key);
+        recorder.ends(&self.name, key);
+        let ended_ms = now_ms + self.wall_ms + random.below(200) as i64 - 100;
+        let end = End {
+            exit,
+            usage,
+            started_ms: 0,
+            ended_ms,
+            ended_at: Some(self.moment(now_ms)),
+        };
+        self.ended.insert(key, end);
+        let acts = self.plan.ended(&Ended { key, end });
+        self.say(acts);
+    }
+
+    fn say(&mut self, acts: Vec<Do>) {
+        let said = acts.into_iter().filter_map(|act| match act {
+            Do::Report(said) => Some(said),
+            Do::Start { .. } | Do::Stop { .. } | Do::Sync | Do::RegisterAnew => None,
+        });
+        self.outbox.extend(said);
     }
 
     /// One pushed change.
     pub fn assigned(
         &mut self,
-        change: &v1::Assignment,
+        change: v1::Assignment,
+        now_ms: i64,
         random: &mut Seeded,
-    ) -> Result<(), Overcommitted> {
-        if change.boot != self.boot {
+        recorder: &mut Recorder,
+    ) -> Result<(), Wrong> {
+        if change.register_again && (!self.registered || self.silent) {
             return Ok(());
         }
-        if change.register_again {
-            if self.registered && !self.silent {
-                self.restart(random);
-            }
-            return Ok(());
-        }
-        if change.revision == self.revision + 1 {
-            self.revision += 1;
-            return self.run(change);
-        }
-        if change.revision > self.revision {
-            self.wants_list = true;
-        }
-        Ok(())
+        let acts = self.plan.assigned(change);
+        self.perform(acts, now_ms, random, recorder)
     }
 
-    /// All that is to run here.
+    /// All that is to run here, as it was asked for by this life.
     pub fn listed(
         &mut self,
-        boot: u64,
-        revision: u64,
-        assignments: &[v1::Assignment],
-    ) -> Result<(), Overcommitted> {
-        if boot != self.boot || revision < self.revision {
+        request: u64,
+        list: v1::AssignmentList,
+        now_ms: i64,
+        random: &mut Seeded,
+        recorder: &mut Recorder,
+    ) -> Result<(), Wrong> {
+        if !self.syncing.remove(&request) {
             return Ok(());
         }
         self.wants_list = false;
-        self.revision = revision;
-        let listed: BTreeSet<&str> = assignments
-            .iter()
-            .map(|a| a.allocation_id.as_str())
-            .collect();
-        self.runs
-            .retain(|allocation, _| listed.contains(allocation.as_str()));
-        for change in assignments {
-            self.run(change)?;
+        let acts = self.plan.listed(list);
+        self.perform(acts, now_ms, random, recorder)
+    }
+
+    fn perform(
+        &mut self,
+        acts: Vec<Do>,
+        now_ms: i64,
+        random: &mut Seeded,
+        recorder: &mut Recorder,
+    ) -> Result<(), Wrong> {
+        for act in acts {
+            match act {
+                Do::Start { key, assignment } => {
+                    self.start(key, assignment, now_ms, random, recorder)?;
+                }
+                Do::Stop { key, .. } => self.stop(key),
+                Do::Report(said) => self.outbox.push_back(said),
+                Do::Sync => self.wants_list = true,
+                Do::RegisterAnew => {
+                    self.restart(random, recorder);
+                    return Ok(());
+                }
+            }
         }
         Ok(())
     }
 
-    fn run(&mut self, change: &v1::Assignment) -> Result<(), Overcommitted> {
-        let id = &change.allocation_id;
-        if self
-            .done
-            .get(id)
-            .is_some_and(|seen| change.revision <= *seen)
-        {
+    fn start(
+        &mut self,
+        key: RunKey,
+        assignment: Box<v1::Assignment>,
+        now_ms: i64,
+        random: &mut Seeded,
+        recorder: &mut Recorder,
+    ) -> Result<(), Wrong> {
+        self.fits(key, &assignment)?;
+        let holds = |lease: Lease| lease.stop() > self.moment(now_ms);
+        if self.care.is_some() && !self.lease.is_some_and(holds) {
+            self.waiting.insert(key, assignment);
             return Ok(());
         }
-        match self.runs.get_mut(id) {
-            Some(run) if change.placed_ms == run.placed_ms => {
-                run.revision = run.revision.max(change.revision);
-                run.stop |= change.stop;
-                return Ok(());
-            }
-            // That one goes on here, and nobody has said otherwise.
-            Some(run) if run.started || !run.stop => return Err(self.overcommitted(id)),
-            // Nothing but a late stop of a run that is over.
-            Some(_) | None => {}
+        if !self.lasting && random.chance(60) {
+            let acts = self.plan.not_begun(key, RunPhase::Rejected, None);
+            self.say(acts);
+            return Ok(());
         }
-        let run = Local {
-            demand: change.spec.clone().unwrap_or_default(),
-            gpus: change.gpus.clone(),
-            revision: change.revision,
-            placed_ms: change.placed_ms,
-            started: false,
-            stop: change.stop,
+        if self.care.is_some() {
+            recorder.begins(&self.name, key)?;
+        }
+        let local = Local {
+            demand: assignment.spec.unwrap_or_default(),
+            gpus: assignment.gpus,
+            stop: false,
         };
-        self.runs.insert(id.clone(), run);
-        if self.fits() {
-            return Ok(());
-        }
-        Err(self.overcommitted(id))
+        self.runs.insert(key, local);
+        let acts = self.plan.begun(key);
+        self.say(acts);
+        Ok(())
     }
 
-    fn overcommitted(&self, allocation: &str) -> Overcommitted {
-        Overcommitted {
-            node: self.name.clone(),
-            boot: self.boot,
-            allocation: allocation.to_owned(),
-            beside: self.runs.keys().cloned().collect(),
+    fn stop(&mut self, key: RunKey) {
+        if self.waiting.remove(&key).is_some() {
+            let acts = self.plan.let_go(key);
+            self.say(acts);
+        } else if let Some(run) = self.runs.get_mut(&key) {
+            run.stop = true;
         }
     }
 
-    fn fits(&self) -> bool {
-        // What is to be stopped before it has started never will.
-        let using = || self.runs.values().filter(|run| run.started || !run.stop);
-        let cpu: u64 = using().map(|run| run.demand.cpu_milli).sum();
-        let memory: u64 = using().map(|run| run.demand.memory_bytes).sum();
+    /// Whether there is room beside what runs and what is to.
+    fn fits(&self, key: RunKey, assignment: &v1::Assignment) -> Result<(), Wrong> {
+        let of = |it: &'_ v1::Assignment| it.spec.clone().unwrap_or_default();
+        let waiting = self.waiting.values().map(|it| (of(it), it.gpus.clone()));
+        let running = self
+            .runs
+            .values()
+            .map(|it| (it.demand.clone(), it.gpus.clone()));
+        let asked = std::iter::once((of(assignment), assignment.gpus.clone()));
+        let using: Vec<_> = running.chain(waiting).chain(asked).collect();
+        let cpu: u64 = using.iter().map(|(demand, _)| demand.cpu_milli).sum();
+        let memory: u64 = using.iter().map(|(demand, _)| demand.memory_bytes).sum();
         let mut devices: BTreeMap<u32, u32> = BTreeMap::new();
-        for share in using().flat_map(|run| &run.gpus) {
+        for share in using.iter().flat_map(|(_, gpus)| gpus) {
             *devices.entry(share.device).or_default() += share.milli;
         }
         let mut extended: BTreeMap<&str, u64> = BTreeMap::new();
-        for used in using().flat_map(|run| &run.demand.extended) {
+        for used in using.iter().flat_map(|(demand, _)| &demand.extended) {
             *extended.entry(&used.name).or_default() += used.amount;
         }
         let has = |(name, used): (&&str, &u64)| {
             let own = self.capacity.extended.iter().find(|own| own.name == **name);
             own.is_some_and(|own| *used <= own.amount)
         };
-        cpu <= self.capacity.cpu_milli
+        let fits = cpu <= self.capacity.cpu_milli
             && memory <= self.capacity.memory_bytes
             && devices.values().all(|milli| *milli <= 1000)
-            && extended.iter().all(has)
+            && extended.iter().all(has);
+        match fits {
+            true => Ok(()),
+            false => Err(Wrong::Overcommitted {
+                node: self.name.clone(),
+                boot: self.plan.boot(),
+                run: key,
+                beside: self
+                    .runs
+                    .keys()
+                    .chain(self.waiting.keys())
+                    .copied()
+                    .collect(),
+            }),
+        }
+    }
+}
+
+fn run(said: &Said, shown_ms: i64) -> Run {
+    let exit = said.exit.map(|exit| RunExit {
+        code: exit.code.into(),
+        signal: exit.signal.into(),
+        reason: 0,
+        usage: said.usage.map(|usage| RunUsage {
+            cpu_us: usage.cpu_us,
+            ..RunUsage::default()
+        }),
+    });
+    Run {
+        exit,
+        ..phase(
+            &said.key.allocation.to_string(),
+            said.phase,
+            shown_ms,
+            said.revision,
+        )
     }
 }
 
@@ -379,6 +649,7 @@ fn phase(allocation: &str, phase: RunPhase, at_ms: i64, revision: u64) -> Run {
         phase: phase.into(),
         at_ms,
         revision,
+        exit: None,
     }
 }
 

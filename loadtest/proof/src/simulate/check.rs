@@ -178,6 +178,7 @@ pub struct Checker {
     outcomes: outcomes::Outcomes,
     rest: rest::Rest,
     events: u64,
+    proofs: u64,
     moves: u64,
 }
 
@@ -198,6 +199,7 @@ impl Checker {
             rest: rest::Rest::default(),
             events: 0,
             moves: 0,
+            proofs: 0,
         }
     }
 
@@ -280,12 +282,26 @@ impl Checker {
             })
             .collect::<Result<Vec<_>, _>>()?;
         for (at, kind) in &kinds {
-            let newer = matches!(kind, Kind::NodeSuspected(_) | Kind::PeriodClosed(_));
+            let newer = match kind {
+                Kind::NodeSuspected(_) | Kind::PeriodClosed(_) => true,
+                Kind::RateSet(e) => e.change.as_ref().is_some_and(|rate| {
+                    [
+                        &rate.tenant,
+                        &rate.priority_class,
+                        &rate.pool,
+                        &rate.cluster,
+                    ]
+                    .into_iter()
+                    .any(|name| !name.is_empty())
+                }),
+                _ => false,
+            };
             let allowed = !newer || at.lsn > self.first_level_through;
             at.rule(allowed, Invariant::Level, || format!("{kind:?}"))?;
         }
         let allowed = frame.columns.is_none() || lsn > self.first_level_through;
         place(0).rule(allowed, Invariant::Level, || "columns".to_owned())?;
+        self.proofs += u64::from(matches!(writer, Writer::Nodes) && kinds.is_empty());
         self.moves += kinds.iter().filter(|(_, kind)| moves_on(kind)).count() as u64;
         self.stirs(&kinds);
         match writer {
@@ -314,6 +330,11 @@ impl Checker {
     /// Whoever waits behind a reply token is told outcomes.
     pub fn reply(&mut self, tenant: &str, token: &str, payload: &[u8]) -> Result<(), Violation> {
         self.outcomes.reply(tenant, token, payload)
+    }
+
+    /// Frames of node-heartbeat that say nothing but that it leads, and how far it has read.
+    pub fn proofs(&self) -> u64 {
+        self.proofs
     }
 
     /// Events that have moved something on: quota that comes and goes with bursts, again and again, does not.

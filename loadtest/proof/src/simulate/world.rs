@@ -7,7 +7,7 @@ mod profile;
 mod trace;
 
 use super::{
-    agents::Agent,
+    agents::{Agent, Recorder},
     check::{
         Checker, Fed, Invariant, Limits, Replay, Replays, TurnedAway, Violation, begins_quietly,
         impossible_changes_nothing,
@@ -80,10 +80,11 @@ pub struct World {
     processes: Vec<Process>,
     next_process: u64,
     agents: Vec<Agent>,
+    recorder: Recorder,
     tenants: Tenants,
     /// Sent to agents and not arrived; in order per sender, which may be dead by now.
     mail: BTreeMap<u64, VecDeque<Effect>>,
-    /// Which agent waits for which list.
+    /// Which agent waits for which answer.
     asked: BTreeMap<u64, usize>,
     checker: Checker,
     replays: Vec<Box<dyn Replay>>,
@@ -98,7 +99,7 @@ impl World {
     pub fn new(seed: u64, traced: bool) -> Self {
         let mut random = Seeded::new(seed ^ 0x5eed_a110_ca7e);
         let faults = faults(&mut random);
-        let rare = Rare::new(seed);
+        let mut rare = Rare::new(seed);
         let limits = limits(&mut random, &rare);
         let profile = FaultProfile::new(&mut random);
         let cell = CellNo(CELL);
@@ -158,7 +159,8 @@ impl World {
         let nodes = 1 + random.below(6);
         let mut agent = |index| {
             let (first, other) = (capacity(&mut random), capacity(&mut random));
-            Agent::new(format!("node-{index}"), first, other, slow)
+            let (care, wall_ms) = rare.agent();
+            Agent::new(format!("node-{index}"), (first, other), slow, care, wall_ms)
         };
         let agents = (0..nodes).map(&mut agent).collect();
         let mut world = Self {
@@ -173,6 +175,7 @@ impl World {
             processes: Vec::new(),
             next_process: 1,
             agents,
+            recorder: Recorder::default(),
             mail: BTreeMap::new(),
             asked: BTreeMap::new(),
             checker: Checker::new(limits, orders),
@@ -291,6 +294,7 @@ impl World {
                     _ => self.random.below(25),
                 };
                 self.clock.advance(ms as i64);
+                self.leases_lapse();
             }
             965..=974 => {
                 let index = self.random.below(4) as usize;
@@ -513,6 +517,11 @@ impl World {
         self.checker.at_rest(now_ms)
     }
 
+    /// Records but for those by which a leader proves that it leads.
+    fn said(&self) -> u64 {
+        self.read as u64 - self.checker.proofs()
+    }
+
     /// Goes on until nothing has happened for a while; whether that was so within so many rounds.
     fn quiet(&mut self, rounds: u64) -> Result<bool, Violation> {
         // Longer than any burst, and what is waited for after it.
@@ -525,7 +534,7 @@ impl World {
         let mut rounds_without_record = 0;
         for _ in 0..rounds {
             self.shared.step.fetch_add(1, Ordering::Relaxed);
-            let before = (self.read, self.checker.moves());
+            let before = (self.said(), self.checker.moves());
             for index in 0..self.agents.len() {
                 self.agent_acts(index, false);
             }
@@ -537,7 +546,7 @@ impl World {
                     self.poll(index)?;
                 }
             }
-            let silent = self.read == before.0;
+            let silent = self.said() == before.0;
             rounds_without_record = if silent { rounds_without_record + 1 } else { 0 };
             let still = self.checker.moves() == before.1;
             if !still || !self.agents.iter().all(Agent::idle) {
@@ -549,6 +558,7 @@ impl World {
                 return Ok(true);
             }
             self.clock.advance(10 + self.random.below(20) as i64);
+            self.leases_lapse();
         }
         Ok(false)
     }

@@ -1,6 +1,6 @@
 //! The bill and its proof, as analytics has them in ClickHouse, with the reader's rights.
 
-use analytics::store::{Imbalance, Store, StoreError};
+use analytics::store::{Imbalance, ReconciledMonth, Store, StoreError};
 use chassis::stack::{Stack, StackError};
 use clickhouse::Client;
 use std::collections::BTreeMap;
@@ -81,6 +81,15 @@ impl Bill {
             source,
         })?;
         Ok(found.imbalances)
+    }
+
+    /// Every month's capacity in money against what became of it.
+    pub async fn months(&self) -> Result<Vec<ReconciledMonth>, BillError> {
+        let months = self.store.reconciled_months().await;
+        months.map_err(|source| BillError {
+            what: "the months",
+            source,
+        })
     }
 
     /// Hours with a line on the bill, over all tenants.

@@ -64,13 +64,13 @@ mod tests {
 
     #[test]
     fn the_recorded_peaks_of_openb() {
-        let recorded = peaks(&openb(Selection::default()), 0);
+        let recorded = peaks(&openb(Selection::plain()), 0);
         let gpu = |tenant: &str| recorded[tenant][&ResourceKind::Gpu];
         assert_eq!(
             (gpu("burstable"), gpu("ls-3"), gpu("guaranteed")),
             (28_000, 20_360, 3_000)
         );
-        let slack = peaks(&openb(Selection::default()), 3_600_000);
+        let slack = peaks(&openb(Selection::plain()), 3_600_000);
         for (tenant, peaks) in &recorded {
             for (kind, peak) in peaks {
                 assert!(slack[tenant][kind] >= *peak, "{tenant} {}", kind.name());

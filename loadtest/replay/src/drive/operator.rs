@@ -1,13 +1,15 @@
-//! What the operator sets before the replay: tenants, quotas, rates. All of it follows from the workload.
+//! What the operator does: before the replay it sets tenants, quotas, rates and priority classes, which follow from the workload; afterwards it
+//! closes the months that are over.
 
 use super::demand;
-use crate::workload::Workload;
+use crate::workload::{Qos, Workload};
 use client::{Client, NoOutcome, Operation};
 use schemas::v1::{
-    Outcome, SetQuota, SetRate, SetTenant, outcome::Result as Decided, request::Verb,
+    ClosePeriod, Outcome, SetPriorityClass, SetQuota, SetRate, SetTenant,
+    outcome::Result as Decided, request::Verb,
 };
 use std::{collections::BTreeMap, time::Duration};
-use vocab::{ResourceKind, Token};
+use vocab::{Month, ResourceKind, Token};
 
 /// Real time for which a pod may hold its quota beyond its recorded lifetime: how long decisions and reports may take
 /// before an ample quota is felt.
@@ -158,8 +160,7 @@ impl Settings {
                 resource: rate.resource.clone(),
                 // Far below the contract's 10^12.
                 micro_per_unit_hour: rate.micro_per_unit_hour as i64,
-                effective_from_ms: 0,
-                expected_version: None,
+                ..SetRate::default()
             });
             let resource = rate.resource.replace(':', "-");
             Operation::new(
@@ -167,7 +168,20 @@ impl Settings {
                 verb,
             )
         });
-        [tenants.collect(), quotas.chain(rates).collect()]
+        let classes = Qos::ALL.into_iter().map(|qos| {
+            let verb = Verb::SetPriorityClass(SetPriorityClass {
+                priority_class: qos.class().to_owned(),
+                value: qos.priority(),
+                preemptible: qos.is_preemptible(),
+                preempts: !qos.is_preemptible(),
+                ..SetPriorityClass::default()
+            });
+            Operation::new(format!("class-{}", qos.class()), verb)
+        });
+        [
+            tenants.collect(),
+            quotas.chain(rates).chain(classes).collect(),
+        ]
     }
 
     pub fn operations(&self) -> usize {
@@ -187,6 +201,15 @@ impl Settings {
         }
         Ok(())
     }
+}
+
+/// Makes the bill of a month final.
+pub async fn close(operator: &Client, month: Month) -> Result<(), OperatorError> {
+    let verb = Verb::ClosePeriod(ClosePeriod {
+        month: month.0,
+        expected_version: None,
+    });
+    apply(operator, &Operation::new(format!("close-{month}"), verb)).await
 }
 
 async fn apply(operator: &Client, operation: &Operation) -> Result<(), OperatorError> {
@@ -214,7 +237,7 @@ mod tests {
 
     #[test]
     fn one_tenant_is_held_below_its_peak_and_the_others_are_not() {
-        let workload = openb(Selection::default());
+        let workload = openb(Selection::plain());
         let settings = Settings::of(&workload, 172_040);
         assert_eq!(settings, Settings::of(&workload, 172_040));
         assert_eq!(
@@ -231,11 +254,11 @@ mod tests {
 
     #[test]
     fn operation_ids_are_names_and_no_two_are_the_same() {
-        let settings = Settings::of(&openb(Selection::default()), 1);
+        let settings = Settings::of(&openb(Selection::plain()), 1);
         let stages = settings.stages();
         let ids: BTreeSet<&str> = stages.iter().flatten().map(Operation::id).collect();
         assert_eq!(ids.len(), settings.operations());
         assert!(ids.iter().all(|id| Token::new(id).is_ok()));
-        assert_eq!(settings.operations(), 8 + 24 + 9);
+        assert_eq!(settings.operations(), 8 + 24 + 9 + 5);
     }
 }

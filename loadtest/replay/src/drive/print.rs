@@ -27,6 +27,7 @@ pub fn summary(shown: &Shown<'_>) -> Vec<String> {
     waiting(shown.report, &mut lines);
     bill(shown.report, &mut lines);
     conservation(shown.report, &mut lines);
+    months(shown.report, &mut lines);
     memory(shown.report, &mut lines);
     trace(shown, &mut lines);
     next(shown, &mut lines);
@@ -76,6 +77,12 @@ fn decisions(report: &Report, lines: &mut Vec<String>) {
             &count(*number),
         ]));
     }
+    for (cause, number) in &report.requeued {
+        rows.push(row([
+            &format!("queued again: {}", cause.replace('_', " ")),
+            &count(*number),
+        ]));
+    }
     indented(draw::table(&rows), lines);
     let (rate, seconds) = (report.decisions_per_s, report.replay_s);
     let (retries, lost, duplicated) = (report.retries, report.lost, report.duplicated);
@@ -110,7 +117,11 @@ fn use_over_time(shown: &Shown<'_>, lines: &mut Vec<String>) {
     };
     chart("allocations running", &runs(|_| 1.0), "", lines);
     let gpus = shown.workload.gpu_capacity_milli() / 1000;
-    let title = format!("GPUs allocated, of {}", count(gpus));
+    let title = format!(
+        "GPUs allocated, of {}; the pods ask for {} % of them and their time",
+        count(gpus),
+        shown.workload.load_percent()
+    );
     chart(
         &title,
         &runs(|run| run.gpu_milli as f64 / 1000.0),
@@ -226,6 +237,40 @@ fn conservation(report: &Report, lines: &mut Vec<String>) {
     });
 }
 
+fn months(report: &Report, lines: &mut Vec<String>) {
+    section("What the capacity costs, and what became of it", lines);
+    let head = [
+        "month",
+        "capacity",
+        "charged",
+        "discount",
+        "reserved",
+        "idle",
+        "cordoned",
+        "unavailable",
+        "variance",
+    ];
+    let mut rows = vec![row(head)];
+    rows.extend(report.months.iter().map(|line| {
+        let open = if line.closed { "" } else { " (open)" };
+        let amounts = [
+            line.capacity_micro,
+            line.charged_micro,
+            line.discount_micro,
+            line.reserved_micro,
+            line.idle_micro,
+            line.cordoned_micro,
+            line.unavailable_micro,
+        ];
+        std::iter::once(format!("{}{open}", line.month))
+            .chain(amounts.map(draw::money))
+            .chain([line.variance.clone()])
+            .collect()
+    }));
+    indented(draw::table(&rows), lines);
+    lines.push("  the variance is exact, before any rounding to millionths".to_owned());
+}
+
 fn memory(report: &Report, lines: &mut Vec<String>) {
     section("Peak memory", lines);
     let rows = report.peak_rss_mb.iter();
@@ -249,6 +294,10 @@ fn trace(shown: &Shown<'_>, lines: &mut Vec<String>) {
 fn next(shown: &Shown<'_>, lines: &mut Vec<String>) {
     section("Where to look next", lines);
     let report = shown.report_path.display();
+    let trace = match shown.workload.is_as_recorded {
+        true => "",
+        false => " --without-trace",
+    };
     let rows = [
         row(["this report as JSON", &report.to_string()]),
         row([
@@ -261,7 +310,7 @@ fn next(shown: &Shown<'_>, lines: &mut Vec<String>) {
         ]),
         row([
             "check the bill yourself",
-            &format!("python3 loadtest/check_bill.py --report {report}"),
+            &format!("python3 loadtest/check_bill.py --report {report}{trace}"),
         ]),
         row(["keep a stack running", "make up"]),
         row([

@@ -47,9 +47,8 @@ fn bar(all: u64) -> ProgressBar {
 }
 
 fn status(scene: &Scene) -> String {
-    let (_, placed, ended) = scene.witness().progress();
+    let running = scene.witness().placed_now();
     let latency = scene.desk().latency();
-    let running = placed.saturating_sub(ended);
     let date = date(scene.clock.now_ms());
     format!(
         "{date}  {running} running  p50 {:.0} ms  p99 {:.0} ms",

@@ -120,7 +120,7 @@ fn request(pod: &Pod) -> Verb {
     Verb::Submit(Submit {
         job_set: pod.job_set().to_owned(),
         name: pod.name.to_string(),
-        priority: pod.qos.priority(),
+        priority_class: pod.qos.class().to_owned(),
         cpu_milli: signed(pod.cpu_milli),
         memory_bytes: signed(pod.memory_bytes),
         gpu_count: signed(pod.gpus),
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn what_a_pod_asks_for_is_what_was_recorded() {
-        let workload = openb(Selection::default());
+        let workload = openb(Selection::plain());
         let Verb::Submit(submit) = request(&workload.pods[0]) else {
             panic!("a pod is submitted");
         };
@@ -236,8 +236,12 @@ mod tests {
             (12_000, 16_384 << 20)
         );
         assert_eq!(
-            (submit.gpu_count, submit.gpu_milli, submit.priority),
-            (1, 1000, 200)
+            (
+                submit.gpu_count,
+                submit.gpu_milli,
+                submit.priority_class.as_str()
+            ),
+            (1, 1000, "latency-sensitive")
         );
         let cpu_only = workload.pods.iter().find(|pod| pod.gpus == 0).map(request);
         let Some(Verb::Submit(submit)) = cpu_only else {

@@ -9,7 +9,7 @@ use super::{
     witness::{Findings, Interval},
 };
 use crate::{fleet::FleetTally, plan::Plan};
-use analytics::store::Imbalance;
+use analytics::store::{Imbalance, ReconciledMonth};
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
@@ -49,6 +49,8 @@ pub struct Report {
     /// Unit-milliseconds by which anything does not add up.
     pub conservation_error_ms: u128,
     pub conservation: BTreeMap<String, u128>,
+    /// What each month's capacity costs, and what became of it.
+    pub months: Vec<ReconciledMonth>,
     pub decisions_per_s: f64,
     pub peak_rss_mb: BTreeMap<String, f64>,
     pub wall_s: f64,
@@ -57,6 +59,8 @@ pub struct Report {
     pub first_state: BTreeMap<&'static str, u64>,
     pub cancels_refused: BTreeMap<&'static str, u64>,
     pub ended: BTreeMap<&'static str, u64>,
+    /// Runs that were over while their allocation waited again, by cause.
+    pub requeued: BTreeMap<&'static str, u64>,
     /// Allocations that waited, by reason.
     pub waiting: BTreeMap<&'static str, u64>,
     /// What was asked for in vain at the end, and why it waited by the read model.
@@ -180,6 +184,16 @@ impl Report {
                 "{kind} {resource} do not add up by {error} unit-milliseconds"
             ));
         }
+    }
+
+    pub fn reconciled(&mut self, months: Vec<ReconciledMonth>) {
+        for line in months.iter().filter(|line| line.variance != "0") {
+            let (month, variance) = (&line.month, &line.variance);
+            self.problems.push(format!(
+                "what the capacity of {month} costs and what became of it differ by {variance}"
+            ));
+        }
+        self.months = months;
     }
 
     /// The last look: what must hold whatever happened on the way.

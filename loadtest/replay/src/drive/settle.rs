@@ -3,12 +3,14 @@
 use super::{
     bill::{Bill, BillError, Standing},
     gauges,
+    operator::OperatorError,
     scene::Scene,
 };
-use analytics::store::Imbalance;
+use analytics::store::{Imbalance, ReconciledMonth};
 use chassis::Stopwatch;
 use chassis::stack::{Stack, StackError};
-use std::time::Duration;
+use std::{ops::RangeInclusive, time::Duration};
+use vocab::Month;
 
 const PERIOD: Duration = Duration::from_millis(100);
 /// This long without any progress is the end of patience.
@@ -44,6 +46,10 @@ pub enum SettleError {
         wanted: u64,
         stands: u64,
     },
+    #[error("ClickHouse had not heard for {} s that {month} is closed", STALL_MAX.as_secs())]
+    NotClosed { month: Month },
+    #[error(transparent)]
+    Operator(#[from] OperatorError),
     #[error(transparent)]
     Bill(#[from] BillError),
 }
@@ -128,6 +134,31 @@ pub async fn balance(bill: &Bill) -> Result<Vec<Imbalance>, SettleError> {
         let books = bill.conservation().await?;
         if books.iter().all(|line| line.error == 0) || since.elapsed() > BALANCE_MAX {
             return Ok(books);
+        }
+        tokio::time::sleep(PERIOD).await;
+    }
+}
+
+/// What became of the months, once ClickHouse has heard that the last one that was closed is.
+pub async fn months_closed(
+    bill: &Bill,
+    months: RangeInclusive<Month>,
+    closed: Option<Month>,
+) -> Result<Vec<ReconciledMonth>, SettleError> {
+    let since = Stopwatch::start();
+    let names = months.start().to_string()..=months.end().to_string();
+    loop {
+        let mut found = bill.months().await?;
+        found.retain(|line| names.contains(&line.month));
+        let Some(month) = closed else {
+            return Ok(found);
+        };
+        let name = month.to_string();
+        if found.iter().any(|line| line.closed && line.month == name) {
+            return Ok(found);
+        }
+        if since.elapsed() > STALL_MAX {
+            return Err(SettleError::NotClosed { month });
         }
         tokio::time::sleep(PERIOD).await;
     }

@@ -22,7 +22,7 @@ pub struct Placement {
 pub struct Ending {
     pub position: Position,
     pub cause: EndCause,
-    /// 0 when it never started.
+    /// 0 when it never started, or when it is not said.
     pub started_ms: i64,
     pub ended_ms: i64,
 }
@@ -33,19 +33,26 @@ pub struct Story {
     pub tenant: String,
     pub name: String,
     pub placed: Vec<Placement>,
-    pub started_ms: Vec<i64>,
+    /// Where and when.
+    pub started: Vec<(Position, i64)>,
     pub ended: Vec<Ending>,
-    /// Where each run stands that was over while the allocation went on.
-    pub requeued: Vec<Position>,
+    /// Runs that were over while the allocation went on.
+    pub requeued: Vec<Ending>,
     pub waited: BTreeSet<&'static str>,
 }
 
 impl Story {
-    /// Where what was placed there is given back.
-    fn over_after(&self, placed: Position) -> Option<Position> {
-        let ends = self.ended.iter().map(|ending| ending.position);
-        let all = ends.chain(self.requeued.iter().copied());
-        all.filter(|over| *over > placed).min()
+    /// How what was placed there was given back.
+    fn over_after(&self, placed: Position) -> Option<&Ending> {
+        let all = self.ended.iter().chain(&self.requeued);
+        all.filter(|over| over.position > placed)
+            .min_by_key(|over| over.position)
+    }
+
+    /// When the run began that was placed there and is over.
+    fn started_of(&self, placed: Position, over: Position) -> Option<i64> {
+        let of = |(at, _): &&(Position, i64)| *at > placed && *at < over;
+        self.started.iter().find(of).map(|(_, ms)| *ms)
     }
 }
 
@@ -125,7 +132,12 @@ impl Witness {
             | Kind::PriorityChanged(_)
             | Kind::Expired(_)
             | Kind::Denied(_) => {}
-            Kind::Requeued(_) => story.requeued.push(position),
+            Kind::Requeued(requeued) => story.requeued.push(Ending {
+                position,
+                cause: requeued.cause(),
+                started_ms: 0,
+                ended_ms: requeued.ended_ms,
+            }),
             Kind::Placed(placed) => story.placed.push(Placement {
                 position,
                 node: placed.node.clone(),
@@ -134,7 +146,7 @@ impl Witness {
             Kind::Waiting(waiting) => {
                 story.waited.insert(reason_name(waiting.reason()));
             }
-            Kind::Started(_) => story.started_ms.push(event.at_ms),
+            Kind::Started(_) => story.started.push((position, event.at_ms)),
             Kind::Ended(ended) => story.ended.push(Ending {
                 position,
                 cause: ended.cause(),
@@ -153,7 +165,7 @@ impl Witness {
         let runs = self
             .stories
             .values()
-            .filter(|story| !story.started_ms.is_empty());
+            .filter(|story| !story.started.is_empty());
         let ends = runs.flat_map(|story| story.ended.iter().map(|ending| ending.position));
         ends.max().unwrap_or_default()
     }
@@ -171,6 +183,13 @@ impl Witness {
         story.is_none_or(|story| {
             story.placed.len() <= story.requeued.len() && story.ended.is_empty()
         })
+    }
+
+    /// Allocations that have a place now.
+    pub fn placed_now(&self) -> usize {
+        let has_place =
+            |story: &&Story| story.placed.len() > story.requeued.len() && story.ended.is_empty();
+        self.stories.values().filter(has_place).count()
     }
 
     /// Allocations known, placed, and ended.
@@ -205,6 +224,15 @@ impl Witness {
         counts
     }
 
+    /// Runs that were over while their allocation went on, by cause.
+    pub fn requeued_by_cause(&self) -> BTreeMap<&'static str, u64> {
+        let mut counts = BTreeMap::new();
+        for over in self.stories.values().flat_map(|story| &story.requeued) {
+            *counts.entry(cause_name(over.cause)).or_default() += 1;
+        }
+        counts
+    }
+
     pub fn ended_with(&self, allocation: &str, cause: EndCause) -> bool {
         let story = self.stories.get(allocation);
         story.is_some_and(|story| story.ended.iter().any(|ending| ending.cause == cause))
@@ -222,36 +250,33 @@ impl Witness {
             })
             .collect();
         let mut intervals = Vec::new();
-        for story in self
-            .stories
-            .values()
-            .filter(|story| !story.started_ms.is_empty())
-        {
-            let pod = pods
-                .get(story.name.as_str())
-                .map(|index| &workload.pods[*index]);
-            let (Some(pod), Some(placed), Some(ending)) =
-                (pod, story.placed.first(), story.ended.first())
-            else {
+        for story in self.stories.values() {
+            let Some(index) = pods.get(story.name.as_str()) else {
                 continue;
             };
-            intervals.push(Interval {
-                tenant: story.tenant.clone(),
-                pod: story.name.clone(),
-                job_set: pod.job_set().to_owned(),
-                node: placed.node.clone(),
-                gpu_model: models
-                    .get(placed.node.as_str())
-                    .copied()
-                    .unwrap_or_default()
-                    .to_owned(),
-                cpu_milli: pod.cpu_milli,
-                memory_bytes: pod.memory_bytes,
-                gpu_milli: placed.gpus.iter().map(|gpu| u64::from(gpu.milli)).sum(),
-                started_ms: ending.started_ms,
-                ended_ms: ending.ended_ms,
-                cause: cause_name(ending.cause),
-            });
+            let pod = &workload.pods[*index];
+            for placed in &story.placed {
+                let Some(over) = story.over_after(placed.position) else {
+                    continue;
+                };
+                let Some(started_ms) = story.started_of(placed.position, over.position) else {
+                    continue;
+                };
+                let model = models.get(placed.node.as_str());
+                intervals.push(Interval {
+                    tenant: story.tenant.clone(),
+                    pod: story.name.clone(),
+                    job_set: pod.job_set().to_owned(),
+                    node: placed.node.clone(),
+                    gpu_model: model.copied().unwrap_or_default().to_owned(),
+                    cpu_milli: pod.cpu_milli,
+                    memory_bytes: pod.memory_bytes,
+                    gpu_milli: placed.gpus.iter().map(|gpu| u64::from(gpu.milli)).sum(),
+                    started_ms,
+                    ended_ms: over.ended_ms,
+                    cause: cause_name(over.cause),
+                });
+            }
         }
         intervals.sort_by(|a, b| (a.started_ms, &a.pod).cmp(&(b.started_ms, &b.pod)));
         intervals
@@ -268,7 +293,7 @@ impl Witness {
             let runs = 1 + story.requeued.len();
             let counts = [
                 ("placed", story.placed.len(), runs),
-                ("started", story.started_ms.len(), runs),
+                ("started", story.started.len(), runs),
                 ("ended", story.ended.len(), 1),
             ];
             for (what, count, most) in counts {
@@ -278,7 +303,7 @@ impl Witness {
                         .push(format!("{name} ({id}) was {what} {count} times"));
                 }
             }
-            if !story.started_ms.is_empty() && story.placed.is_empty() {
+            if !story.started.is_empty() && story.placed.is_empty() {
                 findings
                     .strange
                     .push(format!("{name} ({id}) started without having been placed"));
@@ -290,7 +315,8 @@ impl Witness {
                     .strange
                     .push(format!("{name} ({id}) was placed after it had ended"));
             }
-            if let (Some(started_ms), Some(ending)) = (story.started_ms.last(), story.ended.first())
+            if let (Some((_, started_ms)), Some(ending)) =
+                (story.started.last(), story.ended.first())
                 && story.requeued.is_empty()
                 && (ending.started_ms != *started_ms || ending.ended_ms < *started_ms)
             {
@@ -311,7 +337,7 @@ impl Witness {
             for placed in &story.placed {
                 steps.push((placed.position, 1, placed, &story.name));
                 if let Some(over) = story.over_after(placed.position) {
-                    steps.push((over, -1, placed, &story.name));
+                    steps.push((over.position, -1, placed, &story.name));
                 }
             }
         }
@@ -398,7 +424,7 @@ fn cause_name(cause: EndCause) -> &'static str {
 mod tests {
     use super::*;
     use crate::workload::{Selection, openb};
-    use schemas::v1::{Ended, Placed, Started, Waiting};
+    use schemas::v1::{Ended, Placed, Requeued, Started, Waiting};
 
     fn event(lsn: u64, pod: &str, at_ms: i64, kind: Kind) -> TenantEvent {
         TenantEvent {
@@ -423,6 +449,7 @@ mod tests {
             cause: EndCause::Finished.into(),
             started_ms,
             ended_ms,
+            exit: None,
         })
     }
 
@@ -440,7 +467,7 @@ mod tests {
 
     #[test]
     fn a_true_story_has_an_interval_and_no_findings() {
-        let workload = openb(Selection::default());
+        let workload = openb(Selection::plain());
         let waiting = Waiting {
             reason: WaitingReason::NoRoomNow.into(),
             ..Waiting::default()
@@ -462,7 +489,7 @@ mod tests {
             (5, 9, 1000)
         );
         assert_eq!((only.gpu_model.as_str(), only.cause), ("P100", "finished"));
-        assert_eq!(witness.progress(), (2, 2, 1));
+        assert_eq!((witness.progress(), witness.placed_now()), ((2, 2, 1), 1));
         assert_eq!(witness.last_run_end(), Position { lsn: 4, index: 0 });
         assert_eq!(
             witness.waiting_reasons(),
@@ -473,8 +500,44 @@ mod tests {
     }
 
     #[test]
+    fn each_try_is_a_run_of_its_own() {
+        let workload = openb(Selection::plain());
+        let requeued = |ended_ms| {
+            Kind::Requeued(Requeued {
+                cause: EndCause::Preempted.into(),
+                ended_ms,
+                not_before_ms: ended_ms,
+                exit: None,
+            })
+        };
+        let start = || Kind::Started(Started {});
+        let witness = witness(&[
+            event(1, A, 0, placed(0, 1000)),
+            event(2, A, 3, start()),
+            event(3, A, 8, requeued(7)),
+            // Taken back before it began.
+            event(4, A, 9, placed(0, 1000)),
+            event(5, A, 10, requeued(10)),
+            event(6, A, 11, placed(1, 1000)),
+            event(7, A, 12, start()),
+            event(8, A, 20, ended(12, 19)),
+        ]);
+        assert_eq!(witness.findings(&workload), Findings::default());
+        let runs = witness.intervals(&workload);
+        let runs: Vec<_> = runs
+            .iter()
+            .map(|run| (run.started_ms, run.ended_ms, run.cause))
+            .collect();
+        assert_eq!(runs, [(3, 7, "preempted"), (12, 19, "finished")]);
+        assert_eq!(
+            witness.requeued_by_cause(),
+            BTreeMap::from([("preempted", 2)])
+        );
+    }
+
+    #[test]
     fn whatever_cannot_be_true_is_found() {
-        let workload = openb(Selection::default());
+        let workload = openb(Selection::plain());
         let found = |events: &[TenantEvent]| {
             let findings = witness(events).findings(&workload);
             (

@@ -48,7 +48,7 @@ async fn stand(options: &Options) -> Result<(), StandError> {
     let shutdown = Shutdown::on_signals()?;
     let stack = Stack::read(&options.stack)?;
     let creds = stack.creds("fleet")?;
-    let workload = Workload::read(&options.workload, Selection::default())?;
+    let workload = Workload::read(&options.workload, Selection::plain())?;
     let run_ms = options.run_ms;
     let nodes = evenly(workload.nodes, options.nodes.into());
     let count = nodes.len();
@@ -61,6 +61,7 @@ async fn stand(options: &Options) -> Result<(), StandError> {
         clock: stack.clock(),
         heartbeat: HEARTBEAT,
         report_pause: Duration::ZERO,
+        asks: false,
         lifetime: Arc::new(move |_| run_ms),
     })
     .await?;

@@ -17,7 +17,7 @@ mod submit;
 
 pub use admin::{
     AccountRequest, ApprovalRequest, BudgetRequest, ChangeRequest, ClassRequest, QueueRequest,
-    QuotaRequest, ReservationRequest, SchedulingRequest, TenantRequest,
+    QuotaRequest, RateRequest, ReservationRequest, SchedulingRequest, TenantRequest,
 };
 pub use command::{Command, Turned, Verb};
 pub use config::Config;
@@ -218,7 +218,7 @@ impl Decider for Admission {
                 Some(conflict) => Err(conflict),
                 None => self.accept(&operation, verb, slot, config, draft.now),
             })
-            .and_then(|event| match draft.allows(event.kind()) {
+            .and_then(|event| match draft.is_at(event.since()) {
                 true => Ok(event),
                 false => Err(Refusal::new(Rule::NotSupported, "feature level")),
             });

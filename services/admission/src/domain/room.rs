@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vocab::{
-    AllocationSpec, PlacementRules, Refusal, Rule, Token,
+    AllocationSpec, PlacementRules, Refusal, Requirement, Rule, Token, Work,
     sabotage::{self, Bug},
 };
 
@@ -24,6 +24,8 @@ const LINKED: u64 = 800;
 const COPIES: u64 = 7;
 /// The same of its labels, by which nothing is decided.
 const LABEL_COPIES: u64 = 2;
+/// The same of what it runs: who tells its node has it as a message, and the scheduler's rows as it was decoded.
+const WORK_COPIES: u64 = 2;
 /// A name longer than this stands beside its place.
 const NAME: usize = 24;
 
@@ -186,7 +188,11 @@ pub(super) fn live(tenant: &Token, spec: &AllocationSpec) -> u64 {
     };
     let labels = spec.labels.iter();
     let labels = labels.map(|(name, value)| 48 + beside(name) + beside(value));
-    LIVE + linked + COPIES * (beside(tenant) + of_spec(spec)) + LABEL_COPIES * labels.sum::<u64>()
+    let work = spec.work.as_deref().map_or(0, of_work);
+    LIVE + linked
+        + COPIES * (beside(tenant) + of_spec(spec))
+        + LABEL_COPIES * labels.sum::<u64>()
+        + WORK_COPIES * work
 }
 
 pub(super) fn ended(tenant: &Token) -> u64 {
@@ -212,7 +218,9 @@ fn of_spec(spec: &AllocationSpec) -> u64 {
     let extended = spec.extended.iter().map(|(name, _)| 32 + beside(name));
     let gang = spec.gang.as_ref();
     let gang = gang.map_or(0, |it| beside(&it.name) + beside_all([&it.uniform_label]));
-    let rules = spec.rules.as_deref().map_or(0, of_rules);
+    let rules = spec.rules.as_deref();
+    let rules = rules.filter(|rules| !is_of_work_alone(rules));
+    let rules = rules.map_or(0, of_rules);
     let names = [&spec.name, &spec.queue, &spec.priority_class];
     beside(&spec.job_set)
         + beside_all(names)
@@ -224,8 +232,35 @@ fn of_spec(spec: &AllocationSpec) -> u64 {
         + 16 * spec.depends_on.len() as u64
 }
 
+fn of_work(work: &Work) -> u64 {
+    let texts = work.args.len() + 2 * work.env.len();
+    64 + 8 * texts as u64 + work.bytes() as u64
+}
+
+fn is_of_work_alone(rules: &PlacementRules) -> bool {
+    let PlacementRules {
+        selector,
+        tolerations,
+        group,
+        affinity,
+        anti_affinity,
+        spread,
+        numa: _,
+    } = rules;
+    selector
+        .iter()
+        .all(|one| one.label.as_str() == Work::NODE_LABEL)
+        && tolerations.is_empty()
+        && group.is_none()
+        && affinity.is_empty()
+        && anti_affinity.is_empty()
+        && spread.is_empty()
+}
+
+/// What admission itself asks for whatever runs a command is the same for all, and is kept once.
 fn of_rules(rules: &PlacementRules) -> u64 {
-    let selector = rules.selector.iter().map(|one| {
+    let own = |one: &&Requirement| one.label.as_str() != Work::NODE_LABEL;
+    let selector = rules.selector.iter().filter(own).map(|one| {
         let values: u64 = one.values.iter().map(|value| 24 + beside(value)).sum();
         56 + beside(&one.label) + values
     });

@@ -7,7 +7,9 @@ use vocab::fact::{
     Applied, BudgetSet, CordonSet, NodeSet, PeriodClosed, PriorityClassSet, QueueSet, QuotaSet,
     RateSet, ReservationSet, SchedulingSet, TenantSet,
 };
-use vocab::{Account, AdminChange, BudgetOf, QuotaResource, ResourceKey, TenantSettings, Token};
+use vocab::{
+    Account, AdminChange, BudgetOf, QuotaResource, RateKey, ResourceKey, TenantSettings, Token,
+};
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Settings {
@@ -40,6 +42,18 @@ pub(super) enum Setting {
     Reservation(Token),
     Node(Token),
     Period,
+    // What comes later stands last: it is serialised by its place.
+    ScopedRate(RateKey),
+}
+
+impl Setting {
+    /// A rate without a scope was of a resource alone before there were scopes.
+    fn rate(key: RateKey) -> Self {
+        match key.scope.is_all() {
+            true => Self::Rate(key.resource),
+            false => Self::ScopedRate(key),
+        }
+    }
 }
 
 /// A change of a setting.
@@ -70,7 +84,7 @@ sets! {
     Tenant => TenantSet: |it| Setting::Tenant(it.tenant.clone()),
     Quota => QuotaSet: |it| Setting::Quota(it.account.clone(), it.resource.clone()),
     Budget => BudgetSet: |it| Setting::Budget(it.account.clone(), it.of.clone()),
-    Rate => RateSet: |it| Setting::Rate(it.resource.clone()),
+    Rate => RateSet: |it| Setting::rate(it.key()),
     Queue => QueueSet: |it| Setting::Queue(it.queue.clone()),
     PriorityClass => PriorityClassSet: |it| Setting::PriorityClass(it.class.clone()),
     Scheduling => SchedulingSet: |_it| Setting::Scheduling,
@@ -90,8 +104,8 @@ impl Settings {
         self.versions.get(setting).copied().unwrap_or(0)
     }
 
-    pub fn rate_was_set(&self, resource: &ResourceKey) -> bool {
-        self.versions.contains_key(&Setting::Rate(resource.clone()))
+    pub fn rate_was_set(&self, key: &RateKey) -> bool {
+        self.versions.contains_key(&Setting::rate(key.clone()))
     }
 
     /// Counts a version.

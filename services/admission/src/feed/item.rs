@@ -4,7 +4,7 @@ use crate::operation::{OutcomeKind, Waiting};
 use serde::{Deserialize, Serialize};
 use vocab::{
     AllocationNo, EncodedSpec, EndCause, GpuShares, LeaseNo, Lsn, Millis, PreemptionCause,
-    QosClass, Refusal, Token,
+    QosClass, Refusal, RunExit, Token,
 };
 
 /// Place in a tenant's feed, strictly growing.
@@ -55,6 +55,7 @@ pub enum FeedKind {
         /// Of the last run.
         started: Option<Millis>,
         at: Millis,
+        exit: Option<RunExit>,
     },
     Preempted {
         cause: PreemptionCause,
@@ -65,6 +66,7 @@ pub enum FeedKind {
         cause: EndCause,
         at: Millis,
         not_before: Millis,
+        exit: Option<RunExit>,
     },
     /// Nobody confirmed the lease in time.
     Expired {

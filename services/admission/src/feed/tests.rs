@@ -105,11 +105,13 @@ fn event(step: &str, now: Millis) -> Event {
             cause: EndCause::Preempted,
             at: now,
             not_before: now.plus(1000),
+            exit: None,
         }),
         "ended" => Event::AllocationEnded(AllocationEnded {
             allocation,
             cause: EndCause::Finished,
             at: now,
+            exit: None,
         }),
         other => panic!("{other}"),
     }
@@ -136,6 +138,7 @@ fn words(item: &FeedItem) -> String {
             cause,
             at,
             not_before,
+            ..
         } => format!("requeued {} @{} until {}", cause.name(), at.0, not_before.0),
         FeedKind::Expired {
             lease,

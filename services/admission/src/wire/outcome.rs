@@ -3,7 +3,7 @@
 use crate::feed::{FeedItem, FeedKind, Outcome};
 use crate::operation::{OutcomeKind, SubmitState, Waiting};
 use uuid::Uuid;
-use vocab::{AllocationNo, CellNo, EndCause, GpuShares, LeaseNo, Millis, Refusal, Token};
+use vocab::{AllocationNo, CellNo, EndCause, GpuShares, LeaseNo, Millis, Refusal, RunExit, Token};
 use wire::{Out as _, Plain, Row, Value as _};
 
 /// The fencing token that a lease is granted with.
@@ -37,7 +37,7 @@ fn reply(kind: &OutcomeKind, cell: CellNo, out: &mut Row) {
                 }
                 SubmitState::Waiting(why) => out.message(3, |out| waiting(why, out)),
                 SubmitState::Ended { cause, at } => {
-                    out.message(4, |out| ended(*cause, None, *at, out));
+                    out.message(4, |out| ended(*cause, None, *at, None, out));
                 }
             }
             id(*allocation, cell, 1, out);
@@ -102,8 +102,13 @@ fn told(kind: &FeedKind, cell: CellNo, out: &mut Row) -> Millis {
             return *at;
         }
         FeedKind::Stopping => out.message(14, |_| ()),
-        FeedKind::Ended { cause, started, at } => {
-            out.message(15, |out| ended(*cause, *started, *at, out));
+        FeedKind::Ended {
+            cause,
+            started,
+            at,
+            exit,
+        } => {
+            out.message(15, |out| ended(*cause, *started, *at, *exit, out));
             return *at;
         }
         FeedKind::Preempted { cause, grace_until } => out.message(16, |out| {
@@ -114,8 +119,10 @@ fn told(kind: &FeedKind, cell: CellNo, out: &mut Row) -> Millis {
             cause,
             at,
             not_before,
+            exit,
         } => {
             out.message(17, |out| {
+                field(exit, 4, out);
                 field(not_before, 3, out);
                 field(at, 2, out);
                 field(cause, 1, out);
@@ -163,7 +170,14 @@ fn explained(refusal: &Refusal, number: u32, out: &mut Row) {
     field(&refusal.to_string(), number, out);
 }
 
-fn ended(cause: EndCause, started: Option<Millis>, at: Millis, out: &mut Row) {
+fn ended(
+    cause: EndCause,
+    started: Option<Millis>,
+    at: Millis,
+    exit: Option<RunExit>,
+    out: &mut Row,
+) {
+    field(&exit, 4, out);
     field(&at, 3, out);
     field(&started.unwrap_or(Millis(0)), 2, out);
     field(&cause, 1, out);

@@ -9,7 +9,7 @@ use schemas::v1::{self, request};
 use schemas::v1::{outcome::Result as Reply, submitted::State as Stands, tenant_event::Kind};
 use vocab::{
     AllocationNo, AllocationSpec, CellNo, EncodedSpecs, EndCause, EventNo, GpuShare, GpuShares,
-    LeaseNo, Lsn, Millis, PreemptionCause, WaitingReason,
+    LeaseNo, Lsn, Millis, PreemptionCause, RunExit, RunExitReason, RunUsage, WaitingReason,
 };
 use wire::Open;
 
@@ -341,16 +341,41 @@ fn what_is_told_is_written_as_the_contract_has_it() {
     check(FeedKind::Started { at }, 9, Kind::Started(v1::Started {}));
     check(FeedKind::Stopping, 0, Kind::Stopping(v1::Stopping {}));
     let started = Some(Millis(8));
-    let ended = |started_ms| v1::Ended {
-        cause: cause.number(),
-        started_ms,
-        ended_ms: 9,
+    let exit = RunExit {
+        code: 0,
+        signal: 9,
+        reason: Some(RunExitReason::Killed),
+        usage: Some(RunUsage {
+            cpu_us: 3,
+            memory_peak_bytes: 4,
+            log_bytes: 5,
+        }),
     };
-    check(
-        FeedKind::Ended { cause, started, at },
-        9,
-        Kind::Ended(ended(8)),
-    );
+    let killed = v1::RunExit {
+        code: 0,
+        signal: 9,
+        reason: v1::RunExitReason::Killed.into(),
+        usage: Some(v1::RunUsage {
+            cpu_us: 3,
+            memory_peak_bytes: 4,
+            log_bytes: 5,
+        }),
+    };
+    for (exit, told) in [(None, None), (Some(exit), Some(killed))] {
+        let ended = v1::Ended {
+            cause: cause.number(),
+            started_ms: 8,
+            ended_ms: 9,
+            exit: told,
+        };
+        let over = FeedKind::Ended {
+            cause,
+            started,
+            at,
+            exit,
+        };
+        check(over, 9, Kind::Ended(ended));
+    }
     let grace_until = Millis(10);
     let preempted = v1::Preempted {
         cause: PreemptionCause::Quota.number(),
@@ -365,11 +390,13 @@ fn what_is_told_is_written_as_the_contract_has_it() {
         cause: cause.number(),
         ended_ms: 9,
         not_before_ms: 10,
+        exit: Some(killed),
     };
     let queued_again = FeedKind::Requeued {
         cause,
         at,
         not_before: grace_until,
+        exit: Some(exit),
     };
     check(queued_again, 9, Kind::Requeued(requeued));
     let lease = LeaseNo::of(EventNo(6));
@@ -412,7 +439,14 @@ fn what_is_told_is_written_as_the_contract_has_it() {
     let (node, gpus) = placement;
     submitted(SubmitState::Placed { node, gpus }, Stands::Placed(placed));
     submitted(SubmitState::Waiting(why), Stands::Waiting(waiting));
-    submitted(SubmitState::Ended { cause, at }, Stands::Ended(ended(0)));
+    submitted(
+        SubmitState::Ended { cause, at },
+        Stands::Ended(v1::Ended {
+            cause: cause.number(),
+            ended_ms: 9,
+            ..v1::Ended::default()
+        }),
+    );
     let allocation = AllocationNo(5);
     let allocation_id = id(5);
     answer(

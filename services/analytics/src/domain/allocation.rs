@@ -3,8 +3,8 @@
 use super::{
     Outbox,
     change::{
-        Account, Amounts, Fact, Interval, Moved, Owner, Payer, Preemption, Running, Site, Unplaced,
-        Wait,
+        Account, Amounts, Denial, Fact, Interval, Moved, Owner, Payer, Preemption, Running, Site,
+        Unplaced, Wait,
     },
     meter::transfer,
     node::Nodes,
@@ -13,8 +13,10 @@ use foldhash::fast::RandomState;
 use ledger::{IllegalEvent, Scratch};
 use serde::{Deserialize, Serialize};
 use std::{collections::HashSet, fmt, sync::Arc};
-use vocab::fact::{AllocationPreempted, AllocationRequested};
-use vocab::{AllocationNo, EndCause, Millis, Numbered, ResourceKind, Shared, Token, WaitingReason};
+use vocab::fact::{AllocationPreempted, AllocationRequested, QuotaDenied};
+use vocab::{
+    AllocationNo, EndCause, Millis, Numbered, ResourceKind, RunExit, Shared, Token, WaitingReason,
+};
 
 /// What has been requested and has not ended.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,6 +71,15 @@ impl Live {
     }
 }
 
+/// How a run, or what waited for one, is over.
+#[derive(Debug, Clone, Copy)]
+pub struct End {
+    pub cause: EndCause,
+    pub at: Millis,
+    /// How its command ended, if its agent said so.
+    pub exit: Option<RunExit>,
+}
+
 impl Allocations {
     pub fn len(&self) -> usize {
         self.live.len()
@@ -103,8 +114,14 @@ impl Allocations {
     }
 
     /// It will never run. The scheduler may have ended it before quota denied it, so it need not be there.
-    pub fn denied(&mut self, allocation: AllocationNo) {
-        self.live.remove(&allocation);
+    pub fn denied(&mut self, fact: &QuotaDenied, now: Millis, outbox: &mut Outbox<'_>) {
+        let live = self.live.remove(&fact.allocation);
+        outbox.push(Fact::Denial(Box::new(Denial {
+            allocation: fact.allocation,
+            of: live.map(|live| (live.of.clone(), live.amounts())),
+            refusal: fact.refusal.clone(),
+            at: now,
+        })));
     }
 
     pub fn waits(&mut self, allocation: AllocationNo, reason: WaitingReason) {
@@ -205,7 +222,7 @@ impl Allocations {
         &mut self,
         nodes: &mut Nodes,
         allocation: AllocationNo,
-        end: (EndCause, Millis),
+        end: End,
         now: Millis,
         outbox: &mut Outbox<'_>,
         event: &impl fmt::Debug,
@@ -231,7 +248,7 @@ impl Allocations {
         &mut self,
         nodes: &mut Nodes,
         allocation: AllocationNo,
-        end: (EndCause, Millis),
+        end: End,
         now: Millis,
         outbox: &mut Outbox<'_>,
     ) {
@@ -245,7 +262,7 @@ impl Allocations {
         &mut self,
         live: Live,
         nodes: &mut Nodes,
-        (allocation, (cause, at)): (AllocationNo, (EndCause, Millis)),
+        (allocation, End { cause, at, exit }): (AllocationNo, End),
         now: Millis,
         outbox: &mut Outbox<'_>,
     ) {
@@ -295,6 +312,7 @@ impl Allocations {
                     ended_at,
                     released_at: now,
                     cause,
+                    exit,
                 })));
             }
         }

@@ -83,9 +83,8 @@ impl Calendar {
         self.closed_through = self.closed_through.max(Some(month));
     }
 
-    /// In whose bill the use of an hour stands that becomes known now: its month's, or, if that is closed, the first open
-    /// one's.
-    fn period(&self, hour: Hour) -> Month {
+    /// In whose bill stands what becomes known now of an hour: its month's, or, if that is closed, the first open one's.
+    pub fn period(&self, hour: Hour) -> Month {
         let month = Month::of(hour.begin());
         match self.closed_through {
             Some(closed) if month <= closed => closed.next(),

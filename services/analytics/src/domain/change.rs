@@ -7,8 +7,9 @@ use std::{
     sync::Arc,
 };
 use vocab::{
-    AllocationNo, AllocationSpec, EndCause, Lsn, Millis, Month, NodeCapacity, PreemptionCause,
-    ResourceKey, ResourceKind, Token, WaitingReason,
+    Account as Budgeted, AllocationNo, AllocationSpec, Budget, BudgetOf, EndCause, Lsn, Millis,
+    Month, NodeCapacity, PreemptionCause, RateKey, Refusal, ResourceKind, RunExit, Token,
+    WaitingReason,
 };
 
 /// Something that becomes a row, with the event that it became known by. `(lsn, index, part)` is unique. There are five of a
@@ -28,9 +29,11 @@ pub enum Fact {
     Running(Box<Running>),
     Unplaced(Box<Unplaced>),
     Preemption(Box<Preemption>),
+    Denial(Box<Denial>),
     Transfer(Transfer),
     Capacity(Box<Capacity>),
     Rate(Box<Rate>),
+    Budget(Box<BudgetChange>),
     Closed(Closed),
     Sums(Box<Sums>),
     Clock(Clock),
@@ -51,6 +54,8 @@ pub struct Interval {
     /// The first moment that is not reserved any more.
     pub released_at: Millis,
     pub cause: EndCause,
+    /// How its command ended, if its agent said so.
+    pub exit: Option<RunExit>,
 }
 
 /// A run that is under way at the end of a batch, or was at the end of one before and is not any more.
@@ -85,6 +90,16 @@ pub struct Preemption {
     pub by: Option<AllocationNo>,
     /// Whose that is, if it has not ended.
     pub by_payer: Option<Arc<Payer>>,
+    pub at: Millis,
+}
+
+/// Quota will never let it run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denial {
+    pub allocation: AllocationNo,
+    /// Whose it is and what it asked for; none: the scheduler had ended it before.
+    pub of: Option<(Owner, Amounts)>,
+    pub refusal: Refusal,
     pub at: Millis,
 }
 
@@ -253,12 +268,23 @@ pub struct Capacity {
 /// The price of a resource from a moment on, until a newer one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rate {
-    pub resource: ResourceKey,
+    pub key: RateKey,
     pub micro_per_unit_hour: u64,
     pub effective_from: Millis,
     /// When it begins in the bill: what was folded before it was known keeps its price.
     pub applied_from: Millis,
     pub version: u64,
+}
+
+/// What an account may use up in every period from now on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BudgetChange {
+    pub account: Budgeted,
+    pub of: BudgetOf,
+    /// None takes it back.
+    pub budget: Option<Budget>,
+    pub version: u64,
+    pub at: Millis,
 }
 
 /// One amount per resource type. Signed and wide, so that every sum and difference of recorded quantities exists and a

@@ -73,6 +73,8 @@ pub struct Shelf {
     pub site: Arc<Site>,
     pub hour: Hour,
     pub since: Millis,
+    /// Of the reconciliation in which it stands.
+    pub period: Month,
 }
 
 /// How an account changed. The integral up to a moment is what it had before the hour times the milliseconds since the hour's
@@ -154,6 +156,7 @@ impl Meter {
             site: moved.site.clone(),
             hour,
             since: calendar.since(at),
+            period: calendar.period(hour),
         };
         let into = i128::from(at.0 - hour.begin().0);
         let accounts = self.shelves.entry(shelf).or_default();

@@ -15,18 +15,18 @@ mod runs;
 
 pub use calendar::Hour;
 pub use change::{
-    Account, Amounts, Capacity, Change, Clock, Closed, Fact, Interval, Moved, Owner, Payer,
-    Preemption, Rate, Running, Site, Sums, Transfer, Unplaced, Wait,
+    Account, Amounts, BudgetChange, Capacity, Change, Clock, Closed, Denial, Fact, Interval, Moved,
+    Owner, Payer, Preemption, Rate, Running, Site, Sums, Transfer, Unplaced, Wait,
 };
 pub use meter::{Booked, Each, KEPT, Line, Shelf, Used, key};
 pub use runs::in_one_row;
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationRequeued, AllocationStarted, AllocationWaiting,
-    Applied, NodeLost, NodeReady, NodeRegistered, QuotaDenied, QuotaWaiting,
+    Applied, NodeLost, NodeReady, NodeRegistered, QuotaWaiting,
 };
 use vocab::inputs;
 
-use allocation::Allocations;
+use allocation::{Allocations, End};
 use calendar::Calendar;
 use ledger::{Batching, IllegalEvent, Projection, Scratch};
 use meter::Meter;
@@ -154,6 +154,7 @@ inputs! {
         QuotaDenied,
         QuotaWaiting,
         RateSet,
+        BudgetSet,
         PeriodClosed,
         CordonSet,
         NodeRegistered,
@@ -186,13 +187,29 @@ fn scheduled(
             allocation,
             cause,
             at,
-        }) => allocations.ended(nodes, *allocation, (*cause, *at), now, outbox),
+            exit,
+        }) => {
+            let end = End {
+                cause: *cause,
+                at: *at,
+                exit: *exit,
+            };
+            allocations.ended(nodes, *allocation, end, now, outbox);
+        }
         Said::AllocationRequeued(AllocationRequeued {
             allocation,
             cause,
             at,
+            exit,
             ..
-        }) => allocations.requeued(nodes, *allocation, (*cause, *at), now, outbox, &fact)?,
+        }) => {
+            let end = End {
+                cause: *cause,
+                at: *at,
+                exit: *exit,
+            };
+            allocations.requeued(nodes, *allocation, end, now, outbox, &fact)?;
+        }
         Said::AllocationWaiting(AllocationWaiting {
             allocation, reason, ..
         }) => allocations.waits(*allocation, *reason),
@@ -218,8 +235,8 @@ impl Projection for Usage {
     const STATE_VERSION: u32 = 3;
     /// An insert costs ClickHouse the same for a hundred rows as for ten thousand, and a bill may be late.
     const BATCHING: Batching = Batching {
-        events_max: 200_000,
-        frames_max: 16_384,
+        events_max: 400_000,
+        frames_max: 32_768,
         pause_ms: 1000,
         pause_ms_max: 1000,
     };
@@ -266,18 +283,27 @@ impl Projection for Usage {
             Input::AllocationRequested(fact) => {
                 allocations.requested(AllocationNo(at.no.0), fact, at.now);
             }
-            Input::QuotaDenied(QuotaDenied { allocation, .. }) => allocations.denied(*allocation),
+            Input::QuotaDenied(fact) => allocations.denied(fact, at.now, outbox),
             Input::QuotaWaiting(QuotaWaiting { allocation, .. }) => {
                 allocations.waits(*allocation, WaitingReason::Quota);
             }
             Input::RateSet(Applied {
                 change, version, ..
             }) => outbox.push(Fact::Rate(Box::new(Rate {
-                resource: change.resource.clone(),
+                key: change.key(),
                 micro_per_unit_hour: change.micro_per_unit_hour,
                 effective_from: change.effective_from,
                 applied_from: rate_begins,
                 version: *version,
+            }))),
+            Input::BudgetSet(Applied {
+                change, version, ..
+            }) => outbox.push(Fact::Budget(Box::new(BudgetChange {
+                account: change.account.clone(),
+                of: change.of.clone(),
+                budget: change.budget,
+                version: *version,
+                at: at.now,
             }))),
             Input::PeriodClosed(Applied {
                 change, version, ..

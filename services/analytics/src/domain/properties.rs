@@ -113,6 +113,7 @@ impl World {
             },
             micro_per_unit_hour: 1,
             effective_from,
+            scope: vocab::RateScope::default(),
         }));
     }
 
@@ -310,12 +311,14 @@ impl World {
                 cause,
                 at: at_ms,
                 not_before: at_ms,
+                exit: None,
             })
         } else {
             Event::AllocationEnded(AllocationEnded {
                 allocation,
                 cause,
                 at: at_ms,
+                exit: None,
             })
         };
         self.write(self.scheduler_now, 0, &over);

@@ -4,13 +4,13 @@ use super::{Amounts, Change, Fact, Line, Usage, Used};
 use ledger::Projection;
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationPreempted, AllocationRequested,
-    AllocationRequeued, AllocationStarted, AllocationWaiting, CordonSet, NodeLost, NodeReady,
-    NodeRegistered, PeriodClosed, QuotaDenied, RateSet,
+    AllocationRequeued, AllocationStarted, AllocationWaiting, BudgetSet, CordonSet, NodeLost,
+    NodeReady, NodeRegistered, PeriodClosed, QuotaDenied, RateSet,
 };
 use vocab::{
-    AdminChange, AllocationNo, AllocationSpec, At, EndCause, Event, EventNo, GpuRequest, HOUR_MS,
-    Lsn, Millis, Month, NodeCapacity, Operation, PlacementPolicy, PreemptionCause, Refusal,
-    ResourceKey, Rule, Token, WaitingReason, Writer,
+    Account, AdminChange, AllocationNo, AllocationSpec, At, Budget, BudgetOf, EndCause, Event,
+    EventNo, GpuRequest, HOUR_MS, Lsn, Millis, Month, NodeCapacity, Operation, Period,
+    PlacementPolicy, PreemptionCause, Refusal, ResourceKey, Rule, Token, WaitingReason, Writer,
 };
 
 fn token(text: &str) -> Token {
@@ -70,8 +70,19 @@ fn event(words: &[&str]) -> Event {
             resource: ResourceKey::parse(words[1]).expect("a resource"),
             micro_per_unit_hour: number(words[2]),
             effective_from: moment(words[3]),
+            scope: vocab::RateScope::default(),
         })
         .applied(operation("_operator"), 7)
+        .into(),
+        "budget" => AdminChange::Budget(BudgetSet {
+            account: Account::parse(words[1]).expect("an account"),
+            of: BudgetOf::parse(words[2]).expect("what it is of"),
+            budget: words.get(3).map(|amount| Budget {
+                amount: number(amount),
+                period: Period::parse(words[4]).expect("a period"),
+            }),
+        })
+        .applied(operation("_operator"), 4)
         .into(),
         "close" => AdminChange::Period(PeriodClosed {
             month: Month(number(words[1]) as u32),
@@ -97,7 +108,7 @@ fn event(words: &[&str]) -> Event {
         }),
         "deny" => Event::QuotaDenied(QuotaDenied {
             allocation: allocation(),
-            refusal: Refusal::new(Rule::QuotaExceeded, "gpu"),
+            refusal: Refusal::over(Rule::QuotaExceeded, "t1 gpu", 400, 500),
         }),
         "register" => {
             let (node, incarnation) = node(words[1]);
@@ -149,11 +160,13 @@ fn event(words: &[&str]) -> Event {
             cause: EndCause::NodeLost,
             at: moment(words[2]),
             not_before: Millis(0),
+            exit: None,
         }),
         "end" => Event::AllocationEnded(AllocationEnded {
             allocation: allocation(),
             cause: EndCause::Finished,
             at: moment(words[2]),
+            exit: None,
         }),
         other => panic!("no verb {other}"),
     }
@@ -204,8 +217,24 @@ fn line(change: &Change) -> String {
         }
         Fact::Rate(r) => format!(
             "rate {} {} {}>{} v{}",
-            r.resource, r.micro_per_unit_hour, r.effective_from.0, r.applied_from.0, r.version
+            r.key.resource, r.micro_per_unit_hour, r.effective_from.0, r.applied_from.0, r.version
         ),
+        Fact::Budget(b) => {
+            let budget = b.budget.map_or("-".to_owned(), |budget| {
+                format!("{} a {}", budget.amount, budget.period.name())
+            });
+            let (account, of) = (&b.account, b.of.name());
+            format!("budget {account} {of} {budget} @{} v{}", b.at.0, b.version)
+        }
+        Fact::Denial(d) => {
+            let whose = d.of.as_ref().map_or("-".to_owned(), |(of, amounts)| {
+                format!("{} {}", of.payer.tenant, slashed(amounts))
+            });
+            format!(
+                "denied {} {whose} @{}: {}",
+                d.allocation.0, d.at.0, d.refusal
+            )
+        }
         Fact::Unplaced(u) => format!(
             "unplaced {} {} {} [{},{}) {} {}",
             u.allocation.0,
@@ -488,9 +517,29 @@ fn a_rate_is_a_row() {
 
 #[test]
 fn a_denied_allocation_may_be_ended_in_either_order() {
-    check(&[ASK, "2 deny 5", "3 end 5 3"], &[]);
+    let why = "quota exceeded: t1 gpu (limit 400, actual 500)";
+    check(
+        &[ASK, "2 deny 5", "3 end 5 3"],
+        &[&format!("denied 5 t1 3000/8/500 @2: {why}")],
+    );
     let unplaced = "unplaced 5 t1 3000/8/500 [1,2) - finished";
-    check(&[ASK, "2 end 5 2", "3 deny 5"], &[unplaced]);
+    let denied = format!("denied 5 - @3: {why}");
+    check(&[ASK, "2 end 5 2", "3 deny 5"], &[unplaced, &denied]);
+}
+
+#[test]
+fn a_budget_is_a_row_whenever_it_changes() {
+    check(
+        &[
+            "5 budget t1/ml/dev gpu 8000 week",
+            "7 budget t1 money 90 month",
+        ],
+        &[
+            "budget t1/ml/dev gpu 8000 a week @5 v4",
+            "budget t1 money 90 a month @7 v4",
+        ],
+    );
+    check(&["9 budget t1 cpu"], &["budget t1 cpu - @9 v4"]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ FROM (
         splitByString(' TTL ', before_settings)[2] AS ttl,
         arrayJoin(if(
             endsWith(engine, 'View'),
-            [('view', as_select)],
+            [('view', as_select), ('comment', comment)],
             [
                 ('table', ''),
                 ('engine', concat(splitByRegexp(' (PARTITION BY|PRIMARY KEY|ORDER BY) ', before_settings)[1],
@@ -31,14 +31,18 @@ FROM (
     SELECT
         table AS relation,
         name AS part,
-        arrayJoin([
-            ('column', ''),
-            ('type', trim(concat(type, ' ', compression_codec))),
-            ('default', if(default_kind IN ('', 'DEFAULT'), default_expression, concat(default_kind, ' ', default_expression))),
-            ('comment', comment)
-        ]) AS fact
+        -- What else is to be said of a view's column follows from the view.
+        arrayJoin(if(
+            table IN (SELECT name FROM system.tables WHERE database = $DATABASE AND endsWith(engine, 'View')),
+            [('column', ''), ('comment', comment)],
+            [
+                ('column', ''),
+                ('type', trim(concat(type, ' ', compression_codec))),
+                ('default', if(default_kind IN ('', 'DEFAULT'), default_expression, concat(default_kind, ' ', default_expression))),
+                ('comment', comment)
+            ]
+        )) AS fact
     FROM system.columns
     WHERE database = $DATABASE
-        AND table NOT IN (SELECT name FROM system.tables WHERE database = $DATABASE AND endsWith(engine, 'View'))
 )
 WHERE said != '' OR what = 'column'

@@ -9,6 +9,11 @@ use vocab::{Millis, Month, Token};
 #[derive(Debug, Clone, PartialEq, Eq, Row, Serialize, Deserialize)]
 pub struct RateLine {
     pub resource: String,
+    /// Whose use, and where, it is for; empty: for all.
+    pub tenant: String,
+    pub priority_class: String,
+    pub pool: String,
+    pub cluster: String,
     pub version: u64,
     pub effective_from_ms: i64,
     pub applied_from_ms: i64,
@@ -23,6 +28,8 @@ pub struct Reconciled {
     pub resource: String,
     pub capacity_micro: i128,
     pub charged_micro: i128,
+    /// What was charged less than the list price; below 0, more.
+    pub discount_micro: i128,
     pub reserved_micro: i128,
     pub idle_micro: i128,
     pub cordoned_micro: i128,
@@ -30,6 +37,27 @@ pub struct Reconciled {
     /// What the rounded lines come to more than their exact sum.
     pub rounding_micro: f64,
     /// Exact, before any rounding; decimal digits. Only 0 is right.
+    pub variance: String,
+    pub first_lsn: u64,
+    pub last_lsn: u64,
+}
+
+/// A month's whole capacity in money, and what became of it, in millionths of the currency.
+#[derive(Debug, Clone, PartialEq, Row, Serialize, Deserialize)]
+pub struct ReconciledMonth {
+    /// `2026-11`.
+    pub month: String,
+    pub closed: bool,
+    pub capacity_micro: i128,
+    pub charged_micro: i128,
+    /// What was charged less than the list price; below 0, more.
+    pub discount_micro: i128,
+    pub reserved_micro: i128,
+    pub idle_micro: i128,
+    pub cordoned_micro: i128,
+    pub unavailable_micro: i128,
+    pub rounding_micro: f64,
+    /// The sum of what each pool's resource varies by, each without its sign; decimal digits. Only 0 is right.
     pub variance: String,
     pub first_lsn: u64,
     pub last_lsn: u64,
@@ -136,14 +164,17 @@ impl Export {
 }
 
 impl Store {
-    /// All rates that were ever set, by resource and from when on they count.
+    /// All rates that were ever set, by resource, scope, and from when on they count.
     pub async fn rates(&self) -> Result<Vec<RateLine>, StoreError> {
         let query = self.query(
-            "SELECT toString(r.resource) AS resource, r.version AS version,
+            "SELECT toString(r.resource) AS resource, toString(r.tenant) AS tenant,
+                 toString(r.priority_class) AS priority_class, toString(r.pool) AS pool, toString(r.cluster) AS cluster,
+                 r.version AS version,
                  toUnixTimestamp64Milli(r.effective_from) AS effective_from_ms,
                  toUnixTimestamp64Milli(r.applied_from) AS applied_from_ms,
                  r.micro_per_unit_hour AS micro_per_unit_hour
-             FROM rates AS r ORDER BY resource, applied_from_ms, version",
+             FROM rates AS r
+             ORDER BY resource, tenant, priority_class, pool, cluster, applied_from_ms, version",
         );
         self.fetch_all(query).await
     }
@@ -151,11 +182,26 @@ impl Store {
     pub async fn reconciliation(&self, month: Month) -> Result<Vec<Reconciled>, StoreError> {
         let query = self.query(
             "SELECT r.cluster AS cluster, r.pool AS pool, r.resource AS resource, capacity_micro, charged_micro,
-                 reserved_micro, idle_micro, cordoned_micro, unavailable_micro, rounding_micro,
+                 discount_micro, reserved_micro, idle_micro, cordoned_micro, unavailable_micro, rounding_micro,
                  toString(r.variance) AS variance, first_lsn, last_lsn
              FROM reconciliation AS r WHERE r.month = toDate(?) ORDER BY cluster, pool, resource",
         );
         self.fetch_all(query.bind(format!("{month}-01"))).await
+    }
+
+    /// Every month with capacity, in its order.
+    pub async fn reconciled_months(&self) -> Result<Vec<ReconciledMonth>, StoreError> {
+        let query = self.query(
+            "WITH assumeNotNull((SELECT max(period) FROM closed_periods)) AS closed_through
+             SELECT formatDateTime(r.month, '%Y-%m') AS month, r.month <= closed_through AS closed,
+                 sum(r.capacity_micro) AS capacity_micro, sum(r.charged_micro) AS charged_micro,
+                 sum(r.discount_micro) AS discount_micro, sum(r.reserved_micro) AS reserved_micro, sum(r.idle_micro) AS idle_micro,
+                 sum(r.cordoned_micro) AS cordoned_micro, sum(r.unavailable_micro) AS unavailable_micro,
+                 sum(r.rounding_micro) AS rounding_micro, toString(sum(abs(r.variance))) AS variance,
+                 minIf(r.first_lsn, r.first_lsn != 0) AS first_lsn, max(r.last_lsn) AS last_lsn
+             FROM reconciliation AS r GROUP BY r.month ORDER BY r.month",
+        );
+        self.fetch_all(query).await
     }
 
     /// What a tenant's use of an hour is made of, run by run.

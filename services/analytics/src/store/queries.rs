@@ -47,6 +47,9 @@ pub struct Imbalance {
 pub struct Conservation {
     /// Everything before is in the tables that were compared.
     pub through: Lsn,
+    /// No batch was being sent while the tables were compared. If one was, they may be a batch apart, and an imbalance may be no
+    /// more than that.
+    pub at_rest: bool,
     pub imbalances: Vec<Imbalance>,
 }
 
@@ -123,18 +126,29 @@ impl Store {
         self.fetch_one(query).await
     }
 
-    /// Checks that everything adds up. Exact when nothing is being sent meanwhile.
+    /// The last positions of the ranges that are applied, and of those that are at least begun.
+    async fn positions(&self) -> Result<(Lsn, Lsn), StoreError> {
+        let query =
+            self.query("SELECT maxIf(to_lsn, state = 'applied'), max(to_lsn) FROM ledger_ranges");
+        let (applied, begun): (u64, u64) = self.fetch_one(query).await?;
+        Ok((Lsn(applied), Lsn(begun)))
+    }
+
+    /// Checks that everything adds up.
     pub async fn conservation(&self) -> Result<Conservation, StoreError> {
-        let through = self.through().await?;
+        let before = self.positions().await?;
         let query = self.query(
             "SELECT kind, toString(resource) AS resource,
                  toUInt128(least(error, toUInt256('340282366920938463463374607431768211455'))) AS error
              FROM conservation
              ORDER BY kind, resource",
         );
+        let imbalances = self.fetch_all(query).await?;
+        let (through, begun) = before;
         Ok(Conservation {
             through,
-            imbalances: self.fetch_all(query).await?,
+            at_rest: through == begun && before == self.positions().await?,
+            imbalances,
         })
     }
 }

@@ -1,8 +1,9 @@
 //! The rows of the tables, as ClickHouse wants them.
 
 use crate::domain::{
-    Account, Amounts, Booked, Capacity, Change, Clock, Closed, Fact, Hour, Interval, Line, Owner,
-    Payer, Preemption, Rate, Running, Shelf, Transfer, Unplaced, Used, in_one_row, key,
+    Account, Amounts, Booked, BudgetChange, Capacity, Change, Clock, Closed, Denial, Fact, Hour,
+    Interval, Line, Owner, Payer, Preemption, Rate, Running, Shelf, Transfer, Unplaced, Used,
+    in_one_row, key,
 };
 use clickhouse::Row;
 use compact_str::CompactString;
@@ -30,9 +31,11 @@ pub const TABLES: &[&table::clickhouse::Table] = &[
     RunningRow::TABLE,
     UnplacedRow::TABLE,
     PreemptionRow::TABLE,
+    DenialRow::TABLE,
     TransferRow::TABLE,
     CapacityRow::TABLE,
     RateRow::TABLE,
+    BudgetRow::TABLE,
     PeriodRow::TABLE,
     UsageRow::TABLE,
     BookedRow::TABLE,
@@ -63,11 +66,15 @@ pub struct RangeRow {
     /// Rows of the range in that table.
     pub preemptions: u64,
     /// Rows of the range in that table.
+    pub quota_denials: u64,
+    /// Rows of the range in that table.
     pub node_transfers: u64,
     /// Rows of the range in that table.
     pub node_capacities: u64,
     /// Rows of the range in that table.
     pub rates: u64,
+    /// Rows of the range in that table.
+    pub budgets: u64,
     /// Rows of the range in that table.
     pub closed_periods: u64,
     /// Milliseconds of the range's rows in usage_hourly. Rows of one key become one there, so that rows cannot be counted.
@@ -154,6 +161,18 @@ pub struct IntervalRow {
     pub whole: bool,
     /// Why the run ended: finished, failed, cancelled, node_lost, rejected_by_node, preempted or dependency_failed.
     pub cause: &'static str,
+    /// Exit code of its command, 0 to 255; -1 when the node's agent said none.
+    pub exit_code: i16,
+    /// Number of the signal that ended its command; 0 when none did.
+    pub exit_signal: u8,
+    /// Whether the node's agent has measured what the run used.
+    pub measured: bool,
+    /// CPU time of all its processes, microseconds; 0 when it was not measured.
+    pub cpu_used_us: u64,
+    /// The most memory that it had at a time, bytes; 0 when it was not measured.
+    pub memory_peak_bytes: u64,
+    /// What it wrote to its standard output and error, bytes; 0 when it was not measured.
+    pub log_bytes: u64,
 }
 
 /// Runs that are under way: a row with the sign 1 at the end of the batch in which it began, and the same with -1 when it is
@@ -287,6 +306,51 @@ pub struct PreemptionRow {
     pub by_priority_class: CompactString,
 }
 
+/// Allocations that quota let never run, and why. What the scheduler had ended before is nobody's here.
+#[derive(Debug, Clone, PartialEq, Eq, Table, Row, Serialize)]
+#[table(name = "quota_denials")]
+#[table(clickhouse(order_by(tenant, at, lsn, event_index), settings = SETTINGS))]
+pub struct DenialRow {
+    /// Where in the ledger the event is.
+    pub lsn: Lsn,
+    /// Of the event among those of its frame.
+    pub event_index: u32,
+    /// When it was denied.
+    pub at: Millis,
+    /// The allocation, as tenants know it.
+    #[serde(with = "clickhouse::serde::uuid")]
+    pub allocation: Uuid,
+    /// Of the request; empty when it had none.
+    pub operation_id: CompactString,
+    /// Whose it was.
+    pub tenant: CompactString,
+    /// Of the tenant; empty when the request had none.
+    pub team: CompactString,
+    /// Of the team; empty when the request had none.
+    pub namespace: CompactString,
+    /// Where it waited; the tenant's own queue has its name.
+    pub queue: CompactString,
+    /// What it is a part of.
+    pub job_set: CompactString,
+    /// Empty when the request had none.
+    pub priority_class: CompactString,
+    /// Thousandths of a core.
+    pub cpu_milli: u64,
+    /// Bytes.
+    pub memory_bytes: u64,
+    /// Thousandths of a GPU.
+    pub gpu_milli: u64,
+    /// The broken rule: quota_exceeded, quota_never_fits, budget_exhausted and others.
+    #[table(low_cardinality)]
+    pub rule: &'static str,
+    /// What the rule was about: of a quota or a budget, the account and the resource or money.
+    pub subject: String,
+    /// What the rule allows of the subject, in its unit.
+    pub rule_limit: u64,
+    /// What it would have come to, in the same unit; of a budget, what was used.
+    pub rule_actual: u64,
+}
+
 /// The books of the nodes, without the runs that are whole in allocation_intervals: from a moment on, so much is no longer
 /// in the one account but in the other. The view node_entries has all of them, and node_segments adds them up.
 #[derive(Debug, Clone, PartialEq, Eq, Table, Row, Serialize)]
@@ -297,6 +361,7 @@ pub struct TransferRow {
     pub lsn: Lsn,
     /// Of the event among those of its frame.
     pub event_index: u32,
+    /// Whose books.
     pub node: Token,
     /// Counts the lives of the node.
     pub incarnation: u64,
@@ -334,6 +399,7 @@ pub struct CapacityRow {
     pub event_index: u32,
     /// Counts what is said by the event.
     pub part: u32,
+    /// What has it.
     #[table(low_cardinality)]
     pub node: Token,
     /// Counts the lives of the node. An older one has what is still held of it.
@@ -342,6 +408,7 @@ pub struct CapacityRow {
     pub at: Millis,
     /// Thousandths of a core.
     pub cpu_milli: i64,
+    /// Bytes.
     pub memory_bytes: i64,
     /// Thousandths of a GPU.
     pub gpu_milli: i64,
@@ -350,7 +417,7 @@ pub struct CapacityRow {
 /// Prices.
 #[derive(Debug, Clone, PartialEq, Eq, Table, Row, Serialize)]
 #[table(name = "rates")]
-#[table(clickhouse(order_by(resource, applied_from, version), settings = SETTINGS))]
+#[table(clickhouse(order_by(resource, tenant, priority_class, pool, cluster, applied_from, version), settings = SETTINGS))]
 pub struct RateRow {
     /// Where in the ledger the event is.
     pub lsn: Lsn,
@@ -359,14 +426,53 @@ pub struct RateRow {
     /// cpu, memory, gpu or gpu:<model>.
     #[table(low_cardinality)]
     pub resource: String,
+    /// Whose use it prices; empty: everybody's.
+    #[table(low_cardinality)]
+    pub tenant: CompactString,
+    /// Use of which priority class it prices; empty: of all.
+    #[table(low_cardinality)]
+    pub priority_class: CompactString,
+    /// Use of nodes of which pool it prices; empty: of all.
+    #[table(low_cardinality)]
+    pub pool: CompactString,
+    /// Use of nodes of which cluster it prices; empty: of all.
+    #[table(low_cardinality)]
+    pub cluster: CompactString,
     /// From when on it was to be the price.
     pub effective_from: Millis,
     /// From when on it is the price: what was known before the rate keeps its price, which may be some milliseconds more.
     pub applied_from: Millis,
-    /// Counts the rates of the resource.
+    /// Counts the rates of the resource and scope.
     pub version: u64,
     /// Millionths of the currency per core, GiB or GPU and hour.
     pub micro_per_unit_hour: u64,
+}
+
+/// What accounts may use up in every period. Of an account and what is counted, the row of the highest version counts.
+#[derive(Debug, Clone, PartialEq, Eq, Table, Row, Serialize)]
+#[table(name = "budgets")]
+#[table(clickhouse(order_by(tenant, team, namespace, budget_of, version), settings = SETTINGS))]
+pub struct BudgetRow {
+    /// Where in the ledger the event is.
+    pub lsn: Lsn,
+    /// Of the event among those of its frame.
+    pub event_index: u32,
+    /// Whose uses are counted, with all that is below the account.
+    pub tenant: Token,
+    /// Of the tenant; empty when the budget is the whole tenant's.
+    pub team: CompactString,
+    /// Of the team; empty when the budget is not a namespace's.
+    pub namespace: CompactString,
+    /// What is counted: money, cpu, memory or gpu.
+    pub budget_of: &'static str,
+    /// Millionths of the currency, or thousandths of a core or GPU, or bytes, times hours; NULL: the budget is taken back.
+    pub amount: Option<u64>,
+    /// hour, day, week (from Monday on) or month, in UTC; empty when the budget is taken back.
+    pub period: &'static str,
+    /// When it was set, by the ledger's clock.
+    pub set_at: Millis,
+    /// Counts what was set of it.
+    pub version: u64,
 }
 
 /// Months whose bill is final.
@@ -458,10 +564,13 @@ pub struct UsageRow {
 #[table(name = "capacity_hourly")]
 #[table(clickhouse(
     engine = "AggregatingMergeTree",
-    order_by(cluster, pool, resource, account, hour, since),
+    order_by(cluster, pool, resource, account, hour, since, billing_period),
     settings = SETTINGS
 ))]
 pub struct BookedRow {
+    /// The month in whose reconciliation it stands, as its first day: that of the hour, or, if that was closed before this was
+    /// known, the first one that was open.
+    pub billing_period: Day,
     /// The nodes' label cluster; empty when they have none.
     #[table(low_cardinality)]
     pub cluster: CompactString,
@@ -506,9 +615,11 @@ pub struct Rows {
     pub running: Vec<RunningRow>,
     pub unplaced: Vec<UnplacedRow>,
     pub preemptions: Vec<PreemptionRow>,
+    pub denials: Vec<DenialRow>,
     pub transfers: Vec<TransferRow>,
     pub capacities: Vec<CapacityRow>,
     pub rates: Vec<RateRow>,
+    pub budgets: Vec<BudgetRow>,
     pub periods: Vec<PeriodRow>,
     pub usage: Vec<UsageRow>,
     pub booked: Vec<BookedRow>,
@@ -537,12 +648,14 @@ impl Rows {
                 Fact::Running(run) => rows.running.push(running_row(cell, run)),
                 Fact::Unplaced(ended) => rows.unplaced.push(unplaced_row(cell, change, ended)),
                 Fact::Preemption(it) => rows.preemptions.push(preemption_row(cell, change, it)),
+                Fact::Denial(denial) => rows.denials.push(denial_row(cell, change, denial)),
                 Fact::Transfer(_) if whole => {}
                 Fact::Transfer(transfer) => {
                     rows.transfers.push(transfer_row(cell, change, transfer));
                 }
                 Fact::Capacity(capacity) => rows.capacities.push(capacity_row(change, capacity)),
                 Fact::Rate(rate) => rows.rates.push(rate_row(change, rate)),
+                Fact::Budget(budget) => rows.budgets.push(budget_row(change, budget)),
                 Fact::Closed(closed) => rows.periods.push(period_row(change, closed)),
                 Fact::Sums(sums) => {
                     rows.usage.extend(sums.used.iter().flat_map(usage_rows));
@@ -567,9 +680,11 @@ impl Rows {
             running_allocations: self.running.iter().map(RunningRow::checked).sum(),
             unplaced_allocations: self.unplaced.len() as u64,
             preemptions: self.preemptions.len() as u64,
+            quota_denials: self.denials.len() as u64,
             node_transfers: self.transfers.len() as u64,
             node_capacities: self.capacities.len() as u64,
             rates: self.rates.len() as u64,
+            budgets: self.budgets.len() as u64,
             closed_periods: self.periods.len() as u64,
             usage_ms: self.usage.iter().map(|row| row.ms.0).sum(),
             capacity_transfers: self.booked.iter().map(|row| row.transfers.0).sum(),
@@ -581,15 +696,17 @@ impl Rows {
     }
 
     /// How many there are, by table.
-    pub fn counts(&self) -> [(&'static str, usize); 10] {
+    pub fn counts(&self) -> [(&'static str, usize); 12] {
         [
             (IntervalRow::TABLE.name, self.intervals.len()),
             (RunningRow::TABLE.name, self.running.len()),
             (UnplacedRow::TABLE.name, self.unplaced.len()),
             (PreemptionRow::TABLE.name, self.preemptions.len()),
+            (DenialRow::TABLE.name, self.denials.len()),
             (TransferRow::TABLE.name, self.transfers.len()),
             (CapacityRow::TABLE.name, self.capacities.len()),
             (RateRow::TABLE.name, self.rates.len()),
+            (BudgetRow::TABLE.name, self.budgets.len()),
             (PeriodRow::TABLE.name, self.periods.len()),
             (UsageRow::TABLE.name, self.usage.len()),
             (BookedRow::TABLE.name, self.booked.len()),
@@ -657,11 +774,17 @@ fn usage_rows((line, used): &(Line, Used)) -> impl Iterator<Item = UsageRow> {
 fn booked_rows(
     (shelf, account, booked): &(Shelf, Account, Booked),
 ) -> impl Iterator<Item = BookedRow> {
-    let Shelf { site, hour, since } = shelf;
+    let Shelf {
+        site,
+        hour,
+        since,
+        period,
+    } = shelf;
     let each = ResourceKind::ALL.into_iter().zip(booked.risen.0);
     let each = each.zip(booked.moment.0);
     let some = each.filter(|((_, risen), moment)| *risen != 0 || *moment != 0);
     some.map(|((kind, risen), moment)| BookedRow {
+        billing_period: day(*period),
         cluster: text(site.cluster.as_ref()),
         pool: text(site.pool.as_ref()),
         resource: key(kind, site.gpu_model.as_ref()).to_string(),
@@ -686,6 +809,7 @@ fn interval_row(cell: CellNo, change: &Change, interval: &Interval, whole: bool)
         gang,
         labels,
     } = of;
+    let used = interval.exit.and_then(|exit| exit.usage);
     IntervalRow {
         lsn: change.lsn,
         event_index: change.index,
@@ -719,6 +843,12 @@ fn interval_row(cell: CellNo, change: &Change, interval: &Interval, whole: bool)
         released_at: interval.released_at,
         whole,
         cause: interval.cause.name(),
+        exit_code: interval.exit.map_or(-1, |exit| exit.code.into()),
+        exit_signal: interval.exit.map_or(0, |exit| exit.signal),
+        measured: used.is_some(),
+        cpu_used_us: used.map_or(0, |used| used.cpu_us),
+        memory_peak_bytes: used.map_or(0, |used| used.memory_peak_bytes),
+        log_bytes: used.map_or(0, |used| used.log_bytes),
     }
 }
 
@@ -817,6 +947,34 @@ fn preemption_row(cell: CellNo, change: &Change, preemption: &Preemption) -> Pre
     }
 }
 
+fn denial_row(cell: CellNo, change: &Change, denial: &Denial) -> DenialRow {
+    let of = denial.of.as_ref().map(|(owner, _)| owner);
+    let payer = of.map(|owner| &*owner.payer);
+    let name = |name: fn(&Payer) -> Option<&Token>| text(payer.and_then(name));
+    let amounts = denial.of.as_ref().map(|(_, amounts)| asked(amounts));
+    let [cpu_milli, memory_bytes, gpu_milli] = amounts.unwrap_or_default();
+    DenialRow {
+        lsn: change.lsn,
+        event_index: change.index,
+        at: denial.at,
+        allocation: denial.allocation.id(cell).0,
+        operation_id: text(of.and_then(|owner| owner.operation_id.as_ref())),
+        tenant: name(|payer| Some(&payer.tenant)),
+        team: name(|payer| payer.team.as_ref()),
+        namespace: name(|payer| payer.namespace.as_ref()),
+        queue: name(|payer| Some(&payer.queue)),
+        job_set: name(|payer| Some(&payer.job_set)),
+        priority_class: name(|payer| payer.priority_class.as_ref()),
+        cpu_milli,
+        memory_bytes,
+        gpu_milli,
+        rule: denial.refusal.rule.name(),
+        subject: denial.refusal.subject.clone(),
+        rule_limit: denial.refusal.limit,
+        rule_actual: denial.refusal.actual,
+    }
+}
+
 fn transfer_row(cell: CellNo, change: &Change, transfer: &Transfer) -> TransferRow {
     let moved = &transfer.moved;
     let [cpu_milli, memory_bytes, gpu_milli] = cut(&moved.amounts);
@@ -855,11 +1013,30 @@ fn rate_row(change: &Change, rate: &Rate) -> RateRow {
     RateRow {
         lsn: change.lsn,
         event_index: change.index,
-        resource: rate.resource.to_string(),
+        resource: rate.key.resource.to_string(),
+        tenant: text(rate.key.scope.tenant.as_ref()),
+        priority_class: text(rate.key.scope.priority_class.as_ref()),
+        pool: text(rate.key.scope.pool.as_ref()),
+        cluster: text(rate.key.scope.cluster.as_ref()),
         effective_from: rate.effective_from,
         applied_from: rate.applied_from,
         version: rate.version,
         micro_per_unit_hour: rate.micro_per_unit_hour,
+    }
+}
+
+fn budget_row(change: &Change, set: &BudgetChange) -> BudgetRow {
+    BudgetRow {
+        lsn: change.lsn,
+        event_index: change.index,
+        tenant: set.account.tenant.clone(),
+        team: text(set.account.team.as_ref()),
+        namespace: text(set.account.namespace.as_ref()),
+        budget_of: set.of.name(),
+        amount: set.budget.map(|budget| budget.amount),
+        period: set.budget.map_or("", |budget| budget.period.name()),
+        set_at: set.at,
+        version: set.version,
     }
 }
 

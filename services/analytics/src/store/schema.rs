@@ -3,8 +3,9 @@
 //! Tables are made of their rows, and ClickHouse keeps types, keys and settings as they are written. Of a view it keeps the
 //! text in one form of its own, in which it also says what is expected.
 
-use super::{Store, StoreError, rows::TABLES, within};
+use super::{Store, StoreError, comments, rows::TABLES, within};
 use clickhouse::sql::Identifier;
+use std::collections::BTreeMap;
 use table::{
     Drift, Snapshot, Subject, What,
     clickhouse::{quoted, snapshot},
@@ -13,7 +14,10 @@ use table::{
 
 /// Made of the rows; a test compares.
 const TABLES_SQL: &str = include_str!("../../../../schemas/clickhouse/0001_tables.sql");
-const VIEWS_SQL: &str = include_str!("../../../../schemas/clickhouse/0002_views.sql");
+const VIEWS_SQL: [&str; 2] = [
+    include_str!("../../../../schemas/clickhouse/0002_views.sql"),
+    include_str!("../../../../schemas/clickhouse/0003_reports.sql"),
+];
 
 /// What a database holds, by one query.
 const CATALOGUE: &str = include_str!("catalogue.sql");
@@ -36,6 +40,7 @@ fn statements(file: &str) -> impl Iterator<Item = &str> {
 #[derive(Debug, PartialEq, Eq)]
 struct View<'s> {
     name: &'s str,
+    comment: String,
     select: &'s str,
 }
 
@@ -43,12 +48,22 @@ impl<'s> View<'s> {
     fn of(statement: &'s str) -> Option<Self> {
         let (_, rest) = statement.split_once("VIEW IF NOT EXISTS ")?;
         let (name, select) = rest.split_once(" AS\n")?;
-        Some(Self { name, select })
+        let comment = comments::of_view(statement);
+        Some(Self {
+            name,
+            comment,
+            select,
+        })
     }
 }
 
+/// In an order in which each finds those that it reads.
+fn view_statements() -> impl Iterator<Item = &'static str> {
+    VIEWS_SQL.into_iter().flat_map(statements)
+}
+
 fn views() -> Vec<View<'static>> {
-    statements(VIEWS_SQL).filter_map(View::of).collect()
+    view_statements().filter_map(View::of).collect()
 }
 
 impl Store {
@@ -56,9 +71,8 @@ impl Store {
     /// give, all tables are made anew, empty, and the ledger fills them. It can be repeated, and called by several at once.
     pub async fn ensure(&self) -> Result<Vec<Drift>, StoreError> {
         self.create_database().await?;
-        let expected = self.expected().await?;
         for _ in 0..ROUNDS {
-            let drifts = drift(&expected, &self.found().await?);
+            let drifts = self.diff().await?;
             if !drifts.iter().any(Drift::is_missing) {
                 return Ok(drifts);
             }
@@ -68,12 +82,13 @@ impl Store {
                 Err(error) => return Err(error),
             }
         }
-        Ok(drift(&expected, &self.found().await?))
+        self.diff().await
     }
 
     /// How the tables differ from what they are to be. Changes nothing.
     pub async fn diff(&self) -> Result<Vec<Drift>, StoreError> {
-        Ok(drift(&self.expected().await?, &self.found().await?))
+        let found = self.found().await?;
+        Ok(drift(&self.expected(&found).await?, &found))
     }
 
     async fn create_database(&self) -> Result<(), StoreError> {
@@ -90,10 +105,15 @@ impl Store {
             tracing::warn!("tables or columns are missing: all tables are made anew of the ledger");
             self.drop_all().await?;
         }
-        for statement in statements(TABLES_SQL).chain(statements(VIEWS_SQL)) {
-            self.execute(statement).await?;
+        if [What::Table, What::View, What::Column]
+            .into_iter()
+            .any(missing)
+        {
+            for statement in statements(TABLES_SQL).chain(view_statements()) {
+                self.execute(statement).await?;
+            }
         }
-        for statement in drifts.iter().filter_map(statement) {
+        for statement in mends(drifts) {
             tracing::info!(statement, "tables mended");
             self.execute(&statement).await?;
         }
@@ -124,20 +144,32 @@ impl Store {
         Ok(())
     }
 
-    async fn expected(&self) -> Result<Snapshot, StoreError> {
+    /// Which columns a view has follows from its query, and the server says it.
+    async fn expected(&self, found: &Snapshot) -> Result<Snapshot, StoreError> {
         let views = views();
         let selects: Vec<&str> = views.iter().map(|view| view.select).collect();
         let format = "SELECT formatQuerySingleLine(arrayJoin(?))";
         let format = self.server.query(format).bind(selects);
         let texts: Vec<String> = self.fetch_all(format).await?;
         let mut expected = snapshot(TABLES);
-        for (View { name, .. }, text) in views.into_iter().zip(texts) {
-            let subject = Subject {
-                table: name.to_owned(),
-                what: What::View,
-                name: String::new(),
+        for (View { name, comment, .. }, text) in views.into_iter().zip(texts) {
+            let mut says = |what, column: &str, said: String| {
+                let subject = Subject {
+                    table: name.to_owned(),
+                    what,
+                    name: column.to_owned(),
+                };
+                expected.0.insert(subject, said);
             };
-            expected.0.insert(subject, self.unqualified(&text));
+            says(What::View, "", self.unqualified(&text));
+            says(What::Comment, "", comment);
+            let parts = found.0.keys().filter(|part| part.table == name);
+            for column in parts.filter(|part| part.what == What::Column) {
+                says(What::Column, &column.name, String::new());
+                if let Some(comment) = comments::of_column(name, &column.name) {
+                    says(What::Comment, &column.name, comment.to_owned());
+                }
+            }
         }
         Ok(expected)
     }
@@ -165,24 +197,31 @@ impl Store {
     }
 }
 
-/// What makes a part that is missing; none: it is made with the table, or not missing.
-fn statement(drift: &Drift) -> Option<String> {
-    if !drift.is_missing() {
-        return None;
+/// What makes the parts that are missing and are not made with their table: defaults, and all comments of a table at once.
+fn mends(drifts: &[Drift]) -> Vec<String> {
+    let missing = drifts.iter().filter(|drift| drift.is_missing());
+    let mut changes: BTreeMap<(&str, bool), Vec<String>> = BTreeMap::new();
+    for Drift {
+        subject: Subject { table, what, name },
+        expected,
+        ..
+    } in missing
+    {
+        let definition = expected.as_deref().unwrap_or_default();
+        let text = quoted(definition);
+        let change = match what {
+            What::Default => format!("MODIFY COLUMN {name} DEFAULT {definition}"),
+            What::Comment if name.is_empty() => format!("MODIFY COMMENT {text}"),
+            What::Comment => format!("COMMENT COLUMN {name} {text}"),
+            _ => continue,
+        };
+        let of = (table.as_str(), *what == What::Comment);
+        changes.entry(of).or_default().push(change);
     }
-    let Subject { table, what, name } = &drift.subject;
-    let definition = drift.expected.as_deref()?;
-    let text = quoted(definition);
-    match what {
-        What::Default => Some(format!(
-            "ALTER TABLE {table} MODIFY COLUMN {name} DEFAULT {definition}"
-        )),
-        What::Comment if name.is_empty() => {
-            Some(format!("ALTER TABLE {table} MODIFY COMMENT {text}"))
-        }
-        What::Comment => Some(format!("ALTER TABLE {table} COMMENT COLUMN {name} {text}")),
-        _ => None,
-    }
+    let alter = |((table, _), changes): (_, Vec<String>)| {
+        format!("ALTER TABLE {table} {}", changes.join(", "))
+    };
+    changes.into_iter().map(alter).collect()
 }
 
 #[cfg(test)]
@@ -212,8 +251,8 @@ mod tests {
     }
 
     #[test]
-    fn every_statement_of_the_file_is_a_view() {
-        assert_eq!(views().len(), statements(VIEWS_SQL).count());
+    fn every_statement_of_the_files_is_a_view() {
+        assert_eq!(views().len(), view_statements().count());
         assert!(views().len() > 5);
     }
 }

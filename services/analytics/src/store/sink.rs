@@ -199,6 +199,7 @@ impl Store {
     ) -> Result<(), StoreError> {
         let token = token(batch, begun);
         self.send_table(&token, &rows.rates).await?;
+        self.send_table(&token, &rows.budgets).await?;
         self.send_table(&token, &rows.periods).await?;
         self.send_table(&token, &rows.capacities).await?;
         self.send_table(&token, &rows.transfers).await?;
@@ -206,6 +207,7 @@ impl Store {
         self.send_table(&token, &rows.running).await?;
         self.send_table(&token, &rows.unplaced).await?;
         self.send_table(&token, &rows.preemptions).await?;
+        self.send_table(&token, &rows.denials).await?;
         self.send_table(&token, &rows.booked).await?;
         self.send_table(&token, &rows.usage).await
     }

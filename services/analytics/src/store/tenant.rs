@@ -3,6 +3,7 @@
 use super::{Store, StoreError, rows::CellRow};
 use clickhouse::Row;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 use vocab::{Millis, Month, Token};
 
 /// What lines of use are told apart by.
@@ -32,12 +33,19 @@ impl Dimension {
     ];
 }
 
+/// Of which time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// Hours that begin in `[from, until)`.
+    Hours { from: Millis, until: Millis },
+    /// The runs of an allocation, whenever they were. Hours and days do not tell them apart.
+    Allocation(Uuid),
+}
+
 /// Which lines.
 #[derive(Debug, Clone)]
 pub struct Wanted {
-    /// Hours that begin in `[from, until)`.
-    pub from: Millis,
-    pub until: Millis,
+    pub when: When,
     pub by: Vec<Dimension>,
     pub team: Option<String>,
     pub namespace: Option<String>,
@@ -87,10 +95,20 @@ impl Store {
         tenant: Option<&Token>,
         wanted: &Wanted,
     ) -> Result<Vec<UseLine>, StoreError> {
-        let begins = match (
-            wanted.by.contains(&Dimension::Hour),
-            wanted.by.contains(&Dimension::Day),
-        ) {
+        let (hours, days) = match wanted.when {
+            When::Hours { .. } => (
+                wanted.by.contains(&Dimension::Hour),
+                wanted.by.contains(&Dimension::Day),
+            ),
+            When::Allocation(_) => (false, false),
+        };
+        let from = match wanted.when {
+            When::Hours { .. } => {
+                "chargeback_hourly AS c WHERE c.hour >= toDateTime(?, 'UTC') AND c.hour < toDateTime(?, 'UTC')"
+            }
+            When::Allocation(_) => "run_costs AS c WHERE c.allocation = toUUID(?)",
+        };
+        let begins = match (hours, days) {
             (true, _) => "toInt64(toUnixTimestamp(c.hour)) * 1000",
             (false, true) => "toInt64(toUnixTimestamp(toStartOfDay(c.hour))) * 1000",
             (false, false) => "toInt64(0)",
@@ -125,17 +143,17 @@ impl Store {
         let sql = format!(
             "SELECT {begins} AS begins_ms, {of} AS tenant, {}, toString(c.resource) AS resource, sum(c.quantity) AS quantity,
                  sum(c.amount_micro) AS amount_micro
-             FROM chargeback_hourly AS c
-             WHERE c.hour >= toDateTime(?, 'UTC') AND c.hour < toDateTime(?, 'UTC'){also}
+             FROM {from}{also}
              GROUP BY begins_ms, tenant, team, namespace, queue, job_set, priority_class, cluster, pool, resource
              ORDER BY begins_ms, tenant, team, namespace, queue, job_set, priority_class, cluster, pool, resource
              LIMIT ? OFFSET ?",
             names.join(", "),
         );
-        let mut query = self
-            .query(&sql)
-            .bind(seconds(wanted.from))
-            .bind(seconds(wanted.until));
+        let mut query = self.query(&sql);
+        query = match wanted.when {
+            When::Hours { from, until } => query.bind(seconds(from)).bind(seconds(until)),
+            When::Allocation(id) => query.bind(id.to_string()),
+        };
         for (_, value) in filters {
             query = query.bind(value);
         }
@@ -201,6 +219,6 @@ impl Store {
 }
 
 /// Rounded up to the whole second: hours begin on one.
-fn seconds(at: Millis) -> i64 {
+pub(super) fn seconds(at: Millis) -> i64 {
     at.0.div_euclid(1000) + i64::from(at.0.rem_euclid(1000) > 0)
 }

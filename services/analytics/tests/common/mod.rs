@@ -13,11 +13,12 @@ use std::{
 };
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStarted,
-    NodeRegistered, RateSet,
+    BudgetSet, NodeRegistered, PeriodClosed, QuotaDenied, RateSet,
 };
 use vocab::{
-    AdminChange, AllocationNo, AllocationSpec, At, CellNo, EndCause, Event, EventNo, GpuRequest,
-    Lsn, Millis, NodeCapacity, Operation, PlacementPolicy, ResourceKey, Token,
+    Account, AdminChange, AllocationNo, AllocationSpec, At, Budget, BudgetOf, CellNo, EndCause,
+    Event, EventNo, GpuRequest, Lsn, Millis, Month, NodeCapacity, Operation, Period,
+    PlacementPolicy, RateScope, Refusal, ResourceKey, Rule, Token,
 };
 
 pub type Outcome = Result<(), Box<dyn Error>>;
@@ -95,7 +96,7 @@ pub struct Journal {
     pub events: Vec<(At, Event)>,
 }
 
-fn operation(tenant: &str) -> Operation {
+pub fn operation(tenant: &str) -> Operation {
     Operation {
         tenant: token(tenant),
         operation_id: None,
@@ -140,14 +141,55 @@ impl Journal {
     }
 
     pub fn rate(&mut self, resource: &str, micro: u64, from: i64, version: u64) {
+        self.scoped_rate(resource, RateScope::default(), micro, from, version);
+    }
+
+    pub fn scoped_rate(
+        &mut self,
+        resource: &str,
+        scope: RateScope,
+        micro: u64,
+        from: i64,
+        version: u64,
+    ) {
         let change = AdminChange::Rate(RateSet {
             resource: ResourceKey::parse(resource).expect("a resource"),
             micro_per_unit_hour: micro,
             effective_from: Millis(from),
+            scope,
         });
         let operation = operation("_operator");
         let event = change.applied(operation, version).into();
         self.write(0, 0, event);
+    }
+
+    /// Of a whole tenant.
+    pub fn budget(
+        &mut self,
+        now: i64,
+        tenant: &str,
+        of: &str,
+        budget: Option<(u64, Period)>,
+        version: u64,
+    ) {
+        let change = AdminChange::Budget(BudgetSet {
+            account: Account {
+                tenant: token(tenant),
+                team: None,
+                namespace: None,
+            },
+            of: BudgetOf::parse(of).expect("what it is of"),
+            budget: budget.map(|(amount, period)| Budget { amount, period }),
+        });
+        let set = change.applied(operation("_operator"), version);
+        self.write(now, 0, set.into());
+    }
+
+    /// Makes the bill of a month final.
+    pub fn close(&mut self, now: i64, month: Month, version: u64) {
+        let change = AdminChange::Period(PeriodClosed { month });
+        let closed = change.applied(operation("_operator"), version);
+        self.write(now, 0, closed.into());
     }
 
     /// Asks for `(cpu_milli, memory_bytes, gpu_milli)` and gets it at once.
@@ -156,6 +198,27 @@ impl Journal {
         allocation: u64,
         tenant: &str,
         node: &str,
+        amounts: (u64, u64, u16),
+        at: i64,
+    ) {
+        self.request(allocation, tenant, amounts, at);
+        self.start_again(allocation, node, at);
+    }
+
+    /// Asks for it and never gets it.
+    pub fn refuse(&mut self, allocation: u64, tenant: &str, amounts: (u64, u64, u16), at: i64) {
+        self.request(allocation, tenant, amounts, at);
+        let denied = Event::QuotaDenied(QuotaDenied {
+            allocation: AllocationNo(allocation),
+            refusal: Refusal::new(Rule::QuotaNeverFits, format!("{tenant} cpu")),
+        });
+        self.write(at, 0, denied);
+    }
+
+    fn request(
+        &mut self,
+        allocation: u64,
+        tenant: &str,
         (cpu_milli, memory_bytes, gpu_milli): (u64, u64, u16),
         at: i64,
     ) {
@@ -171,7 +234,6 @@ impl Journal {
         let operation = operation(tenant);
         let requested = Event::AllocationRequested(AllocationRequested { operation, spec });
         self.write(at, allocation, requested);
-        self.start_again(allocation, node, at);
     }
 
     /// What waits runs, at once.
@@ -201,6 +263,7 @@ impl Journal {
             cause: EndCause::Preempted,
             at: Millis(at),
             not_before: Millis(at),
+            exit: None,
         });
         self.write(at, 0, requeued);
     }
@@ -210,6 +273,7 @@ impl Journal {
             allocation: AllocationNo(allocation),
             cause: EndCause::Finished,
             at: Millis(at),
+            exit: None,
         });
         self.write(at, 0, ended);
     }

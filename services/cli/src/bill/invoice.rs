@@ -6,7 +6,7 @@ use crate::{
     operate::{Expected, told},
     stack,
 };
-use analytics::store::{Export, Part, Store};
+use analytics::store::{Export, Part, Reconciled, ReconciledMonth, Store};
 use chassis::stack::Stack;
 use clap::{Args, Subcommand, ValueEnum};
 use client::Operation;
@@ -91,9 +91,9 @@ pub struct Explain {
 
 #[derive(Args)]
 pub struct Reconcile {
-    /// 2026-11.
+    /// 2026-11, by pool and resource; without it, all months.
     #[arg(value_parser = month)]
-    month: Month,
+    month: Option<Month>,
 }
 
 impl InvoiceCommand {
@@ -291,50 +291,83 @@ fn row(part: &Part) -> Vec<String> {
     ]
 }
 
+/// What the capacity was, and what became of it.
+const STATES: [&str; 9] = [
+    "capacity",
+    "charged",
+    "discount",
+    "reserved",
+    "idle",
+    "cordoned",
+    "unavailable",
+    "rounding",
+    "variance",
+];
+
 impl Reconcile {
     async fn run(self, stack: &Stack) -> Result<(), Failure> {
         let store = stack::usage(stack)?;
-        let found = store.reconciliation(self.month).await?;
-        let currency = store.currency().await?;
-        if found.is_empty() {
-            println!("no capacity in {}", self.month);
+        let (head, rows) = match self.month {
+            Some(month) => pools(&store.reconciliation(month).await?),
+            None => months(&store.reconciled_months().await?),
+        };
+        if rows.is_empty() {
+            println!("no capacity");
             return Ok(());
         }
-        let head = [
-            "cluster",
-            "pool",
-            "resource",
-            "ledger",
-            "capacity",
-            "charged",
-            "reserved",
-            "idle",
-            "cordoned",
-            "unavailable",
-            "rounding",
-            "variance",
-        ];
-        let rows = found.iter().map(|one| {
-            vec![
-                named(&one.cluster),
-                named(&one.pool),
-                one.resource.clone(),
-                format!("{}..{}", one.first_lsn, one.last_lsn),
-                amount::money(one.capacity_micro),
-                amount::money(one.charged_micro),
-                amount::money(one.reserved_micro),
-                amount::money(one.idle_micro),
-                amount::money(one.cordoned_micro),
-                amount::money(one.unavailable_micro),
-                format!("{:.1} micro", one.rounding_micro),
-                one.variance.clone(),
-            ]
-        });
-        println!("{}", table(&head, rows.collect(), 4));
+        let adds_up = |row: &Vec<String>| row.last().is_some_and(|variance| variance == "0");
+        let good = rows.iter().all(adds_up);
+        let head: Vec<&str> = head.iter().copied().chain(STATES).collect();
+        println!("{}", table(&head, rows, head.len() - STATES.len()));
+        let currency = store.currency().await?;
         println!("amounts in {currency}; the variance is exact, before any rounding");
-        match found.iter().all(|one| one.variance == "0") {
+        match good {
             true => Ok(()),
             false => Err("capacity and charges do not add up".into()),
         }
     }
+}
+
+type Rows = (&'static [&'static str], Vec<Vec<String>>);
+
+fn pools(found: &[Reconciled]) -> Rows {
+    let rows = found.iter().map(|one| {
+        vec![
+            named(&one.cluster),
+            named(&one.pool),
+            one.resource.clone(),
+            format!("{}..{}", one.first_lsn, one.last_lsn),
+            amount::money(one.capacity_micro),
+            amount::money(one.charged_micro),
+            amount::money(one.discount_micro),
+            amount::money(one.reserved_micro),
+            amount::money(one.idle_micro),
+            amount::money(one.cordoned_micro),
+            amount::money(one.unavailable_micro),
+            format!("{:.1} micro", one.rounding_micro),
+            one.variance.clone(),
+        ]
+    });
+    (&["cluster", "pool", "resource", "ledger"], rows.collect())
+}
+
+fn months(found: &[ReconciledMonth]) -> Rows {
+    let rows = found.iter().map(|one| {
+        let state = if one.closed { "closed" } else { "open" };
+        vec![
+            one.month.clone(),
+            state.to_owned(),
+            format!("{}..{}", one.first_lsn, one.last_lsn),
+            amount::money(one.capacity_micro),
+            amount::money(one.charged_micro),
+            amount::money(one.discount_micro),
+            amount::money(one.reserved_micro),
+            amount::money(one.idle_micro),
+            amount::money(one.cordoned_micro),
+            amount::money(one.unavailable_micro),
+            format!("{:.1} micro", one.rounding_micro),
+            one.variance.clone(),
+        ]
+    });
+    (&["month", "state", "ledger"], rows.collect())
 }

@@ -1,14 +1,18 @@
 //! What was used, what it costs, and the months that are billed.
 
 mod budgets;
+mod describe;
 mod invoice;
 mod rates;
+mod report;
 mod show;
 mod usage;
 
 pub use budgets::Budgets;
+pub use describe::Describe;
 pub use invoice::InvoiceCommand;
 pub use rates::RatesCommand;
+pub use report::Report;
 pub use show::Bill;
 pub use usage::Usage;
 
@@ -46,22 +50,31 @@ fn kind(resource: &str) -> Option<ResourceKind> {
     ResourceKey::parse(resource).map(|key| key.kind)
 }
 
-/// `12.345678 GPU-hours`; rounded down to a millionth, for people.
-fn hours(resource: &str, quantity: i128) -> String {
-    let Some(kind) = kind(resource) else {
-        return quantity.to_string();
-    };
-    let unit = match kind {
+/// What a billed unit of it and an hour are called.
+fn unit_hours(kind: ResourceKind) -> &'static str {
+    match kind {
         ResourceKind::Cpu => "core-hours",
         ResourceKind::Memory => "GiB-hours",
         ResourceKind::Gpu => "GPU-hours",
-    };
+    }
+}
+
+/// Millionths of a billed unit and an hour, rounded towards zero; `quantity` is in unit-milliseconds.
+fn micro_hours(kind: ResourceKind, quantity: i128) -> i128 {
     let per_hour = i128::from(kind.per_billed_unit()) * i128::from(HOUR_MS);
-    let (whole, rest) = (quantity.abs() / per_hour, quantity.abs() % per_hour);
     // A rest is below 2^53, so a million times that is far below 2^127.
-    let micro = whole * 1_000_000 + rest * 1_000_000 / per_hour;
-    let sign = if quantity < 0 { -1 } else { 1 };
-    format!("{} {unit}", amount::money(sign * micro))
+    quantity / per_hour * 1_000_000 + quantity % per_hour * 1_000_000 / per_hour
+}
+
+/// `12.345678 GPU-hours`; rounded down to a millionth, for people.
+fn hours(resource: &str, quantity: i128) -> String {
+    match kind(resource) {
+        None => quantity.to_string(),
+        Some(kind) => {
+            let amount = amount::money(micro_hours(kind, quantity));
+            format!("{amount} {}", unit_hours(kind))
+        }
+    }
 }
 
 #[cfg(test)]

@@ -27,8 +27,21 @@ pub struct Set {
     /// In the currency, per core-hour, GiB-hour or GPU-hour, to the millionth: 3.5.
     #[arg(value_parser = price)]
     price: i64,
+    /// For this tenant's use alone. Of the rates that fit, one for the tenant goes before one for all; then in the same way
+    /// one for the priority class, the pool, the cluster, and the GPU model.
+    #[arg(long, default_value = "")]
+    tenant: String,
+    /// For use of this priority class alone.
+    #[arg(long, default_value = "")]
+    priority_class: String,
+    /// For use of nodes with this label pool alone.
+    #[arg(long, default_value = "")]
+    pool: String,
+    /// For use of nodes with this label cluster alone.
+    #[arg(long, default_value = "")]
+    cluster: String,
     /// From this moment on, to the millisecond: 2026-12-01T00:00:00Z. Without it from the beginning of time, which only the
-    /// first rate of a resource can be, and only while no month is closed.
+    /// first rate of a resource and scope can be, and only while no month is closed.
     #[arg(long, value_parser = amount::moment_ms, default_value = "1970-01-01T00:00:00Z")]
     from: i64,
     #[command(flatten)]
@@ -58,6 +71,10 @@ impl Set {
             micro_per_unit_hour: self.price,
             effective_from_ms: self.from,
             expected_version: self.expected.expected_version,
+            tenant: self.tenant,
+            priority_class: self.priority_class,
+            pool: self.pool,
+            cluster: self.cluster,
         };
         let operator = stack::operator(stack).await?;
         told(
@@ -78,15 +95,35 @@ async fn list(stack: &Stack) -> Result<(), Failure> {
         0 => "the beginning".to_owned(),
         ms => amount::moment(Millis(ms)),
     };
+    let all = |name: String| {
+        if name.is_empty() {
+            "all".to_owned()
+        } else {
+            name
+        }
+    };
     let rows = rates.into_iter().map(|rate| {
         vec![
             rate.resource,
+            all(rate.tenant),
+            all(rate.priority_class),
+            all(rate.pool),
+            all(rate.cluster),
             rate.version.to_string(),
             from(rate.applied_from_ms),
             amount::money(rate.micro_per_unit_hour.into()),
         ]
     });
-    let head = ["resource", "version", "from", "price per unit and hour"];
-    println!("{}", table(&head, rows.collect(), 3));
+    let head = [
+        "resource",
+        "tenant",
+        "priority class",
+        "pool",
+        "cluster",
+        "version",
+        "from",
+        "price per unit and hour",
+    ];
+    println!("{}", table(&head, rows.collect(), 7));
     Ok(())
 }

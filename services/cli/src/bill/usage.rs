@@ -2,12 +2,12 @@
 
 use super::{hours, month, named, table};
 use crate::{Failure, amount, stack};
-use analytics::store::{Dimension, UseLine, Wanted};
+use analytics::store::{Dimension, UseLine, Wanted, When};
 use chassis::stack::Stack;
 use clap::{Args, ValueEnum};
 use client::{UsageBy, UsageQuery};
 use serde_json::json;
-use vocab::{Millis, Month};
+use vocab::{AllocationId, Millis, Month};
 
 #[derive(Args)]
 pub struct Usage {
@@ -26,6 +26,9 @@ pub struct Usage {
     /// Hours that begin before, in the same form.
     #[arg(long, value_parser = amount::past)]
     until: Option<amount::Past>,
+    /// Only the runs of this allocation, whenever they were.
+    #[arg(long, value_parser = amount::allocation, conflicts_with_all = ["month", "since", "until", "by"])]
+    allocation: Option<AllocationId>,
     #[arg(long)]
     team: Option<String>,
     #[arg(long)]
@@ -142,9 +145,12 @@ impl Usage {
                 past(self.until, Month::LAST.end()),
             ),
         };
+        let when = match self.allocation {
+            Some(id) => When::Allocation(id.0),
+            None => When::Hours { from, until },
+        };
         Wanted {
-            from,
-            until,
+            when,
             by: self.by.iter().map(|by| by.both().1).collect(),
             team: self.team.clone(),
             namespace: self.namespace.clone(),
@@ -162,9 +168,14 @@ impl Usage {
 async fn own(stack: &Stack, tenant: &str, by: &[By], wanted: &Wanted) -> Result<Found, Failure> {
     let client = stack::tenant(stack, tenant).await?;
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let (from_ms, until_ms, allocation_id) = match wanted.when {
+        When::Hours { from, until } => (from.0, until.0, String::new()),
+        When::Allocation(id) => (0, 0, id.to_string()),
+    };
     let mut query = UsageQuery {
-        from_ms: wanted.from.0,
-        until_ms: wanted.until.0,
+        from_ms,
+        until_ms,
+        allocation_id,
         by: by.iter().map(|by| by.both().0.into()).collect(),
         team: text(&wanted.team),
         namespace: text(&wanted.namespace),

@@ -1,9 +1,10 @@
 //! One entry of the history as a clause.
 
 use super::{quota, reasons};
-use crate::amount;
+use crate::{amount, submit::exited};
 use scheduler::project::{Entry, Said};
 use vocab::{AllocationNo, CellNo, PreemptionCause};
+use wire::Message as _;
 
 /// Where, when and what.
 pub fn line(cell: CellNo, entry: &Entry) -> String {
@@ -47,11 +48,16 @@ pub fn clause(cell: CellNo, entry: &Entry) -> String {
                 false => String::new(),
             };
             format!(
-                "queued again, because {}{pause}",
-                reasons::ended(fact.cause)
+                "queued again, because {}{}{pause}",
+                reasons::ended(fact.cause),
+                exited(fact.exit.map(|exit| exit.to_prost()))
             )
         }
-        Said::AllocationEnded(fact) => format!("ended, because {}", reasons::ended(fact.cause)),
+        Said::AllocationEnded(fact) => format!(
+            "ended, because {}{}",
+            reasons::ended(fact.cause),
+            exited(fact.exit.map(|exit| exit.to_prost()))
+        ),
         Said::QuotaWaiting(fact) => format!("waits for quota: {}", quota::short(&fact.refusal)),
         Said::QuotaDenied(fact) => format!("denied by quota: {}", quota::short(&fact.refusal)),
         Said::QuotaReclaimed(fact) => {

@@ -7,7 +7,7 @@ use scheduler::{
     store::{Explanation, PlaceInQueue, Standing},
 };
 use sqlx::types::JsonValue;
-use vocab::{AllocationNo, CellNo, Lsn, Refusal, Token};
+use vocab::{AllocationNo, CellNo, Lsn, Refusal, RunExit, RunExitReason, Token};
 
 pub fn object<const N: usize>(fields: [(&str, JsonValue); N]) -> JsonValue {
     fields.into_iter().collect()
@@ -49,6 +49,7 @@ pub fn explanation(explanation: &Explanation, at: Option<Lsn>) -> JsonValue {
             one.last_end_cause.map(|cause| cause.name()).into(),
         ),
         ("end_cause", one.end_cause.map(|cause| cause.name()).into()),
+        ("exit", one.exit.map(exit).into()),
         ("requested_at_ms", one.requested_at.0.into()),
         ("placed_at_ms", one.placed_at.map(|at| at.0).into()),
         ("started_at_ms", one.started_at.map(|at| at.0).into()),
@@ -64,6 +65,23 @@ pub fn explanation(explanation: &Explanation, at: Option<Lsn>) -> JsonValue {
         ),
         ("history", entries.collect()),
         ("as_of_lsn", at.unwrap_or(explanation.through).0.into()),
+    ])
+}
+
+/// How the command of a run ended.
+fn exit(exit: RunExit) -> JsonValue {
+    let reason = exit.reason.map(|reason| match reason {
+        RunExitReason::OutOfMemory => "out_of_memory",
+        RunExitReason::CouldNotStart => "could_not_start",
+        RunExitReason::Killed => "killed",
+        RunExitReason::SupervisorLost => "supervisor_lost",
+        RunExitReason::Draining => "draining",
+        RunExitReason::NodeFault => "node_fault",
+    });
+    object([
+        ("code", exit.code.into()),
+        ("signal", exit.signal.into()),
+        ("reason", reason.into()),
     ])
 }
 
@@ -160,8 +178,12 @@ fn detail(cell: CellNo, said: Said<'_>) -> JsonValue {
         Said::AllocationRequeued(fact) => object([
             ("at_ms", fact.at.0.into()),
             ("not_before_ms", fact.not_before.0.into()),
+            ("exit", fact.exit.map(exit).into()),
         ]),
-        Said::AllocationEnded(fact) => object([("at_ms", fact.at.0.into())]),
+        Said::AllocationEnded(fact) => object([
+            ("at_ms", fact.at.0.into()),
+            ("exit", fact.exit.map(exit).into()),
+        ]),
         Said::QuotaWaiting(fact) => of_refusal(&fact.refusal),
         Said::QuotaDenied(fact) => of_refusal(&fact.refusal),
         Said::QuotaReclaimed(fact) => object([("by", fact.by.map(id).into())]),

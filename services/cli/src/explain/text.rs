@@ -1,12 +1,13 @@
 //! An explanation in sentences.
 
 use super::{entry, quota, reasons};
-use crate::amount;
+use crate::{amount, submit::exited};
 use scheduler::{
     project::{ANOTHER_TENANTS, Entry, Said},
     store::{Allocation, Explanation, PlaceInQueue, Standing},
 };
 use vocab::{AllocationId, CellNo, Filter, Lsn, Millis, QosClass, ResourceKind};
+use wire::Message as _;
 
 /// Scores of a placement that are shown.
 const SCORES: usize = 5;
@@ -136,8 +137,9 @@ fn stands(explanation: &Explanation) -> String {
                 .end_cause
                 .map_or("of no known cause", reasons::ended);
             format!(
-                "It ended at {}, because {cause}.",
-                moment(allocation.ended_at)
+                "It ended at {}, because {cause}{}.",
+                moment(allocation.ended_at),
+                exited(allocation.exit.map(|exit| exit.to_prost()))
             )
         }
         other => format!("Its state is {other}."),

@@ -2,14 +2,16 @@
 
 mod gang;
 mod place;
+mod work;
 
 pub(crate) use place::requirement;
 
-use crate::{Failure, amount, look, stack};
+use crate::{Failure, amount, follow, look, stack};
 use chassis::stack::Stack;
 use clap::Args;
 use client::Operation;
 use schemas::v1::{self, submitted};
+use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct Submit {
@@ -62,6 +64,8 @@ pub struct Submit {
     place: place::Place,
     #[command(flatten)]
     gang: gang::Gang,
+    #[command(flatten)]
+    work: work::Work,
     /// Start only after this allocation has ended; may be repeated.
     #[arg(long, value_name = "ID")]
     after: Vec<String>,
@@ -80,6 +84,9 @@ pub struct Submit {
     /// The tenant's own words about it, as NAME=VALUE; may be repeated.
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
     labels: Vec<v1::Label>,
+    /// Show what it writes until it has ended, and end with the exit code of its command.
+    #[arg(long, short)]
+    follow: bool,
     /// Idempotency key; the same one gets the same outcome.
     #[arg(long, default_value_t = Operation::fresh_id())]
     operation_id: String,
@@ -104,12 +111,15 @@ pub(crate) fn label(text: &str) -> Result<v1::Label, String> {
 }
 
 impl Submit {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, stack: &Stack) -> Result<ExitCode, Failure> {
         let client = stack::tenant(stack, &self.tenant).await?;
-        let operation_id = self.operation_id.clone();
+        let (operation_id, follow) = (self.operation_id.clone(), self.follow);
         let submitted = client.submit(self.request(), operation_id).await?;
+        if follow {
+            return follow::follow(&client, &submitted.allocation_id).await;
+        }
         println!("{} {}", submitted.allocation_id, state(&submitted));
-        Ok(())
+        Ok(ExitCode::SUCCESS)
     }
 
     /// What is given on the command line; the inbox checks it.
@@ -150,6 +160,7 @@ impl Submit {
             memory_bytes_limit: self.memory_limit,
             best_effort: self.best_effort,
             labels: self.labels,
+            work: self.work.request(),
         }
     }
 }
@@ -160,6 +171,33 @@ pub(crate) fn state(submitted: &v1::Submitted) -> String {
         Some(submitted::State::Waiting(waiting)) => waits(waiting),
         Some(submitted::State::Ended(ended)) => format!("ended: {}", words(ended.cause())),
         None => "in a state that this version does not know".into(),
+    }
+}
+
+/// How a run ended, and its command where the agent said so.
+pub(crate) fn how(cause: v1::EndCause, exit: Option<v1::RunExit>) -> String {
+    words(cause) + &exited(exit)
+}
+
+/// How the command ended, to stand behind why the run did; empty where nothing is known.
+pub(crate) fn exited(exit: Option<v1::RunExit>) -> String {
+    let Some(exit) = exit else {
+        return String::new();
+    };
+    let said = match exit.reason() {
+        v1::RunExitReason::OutOfMemory => ", it took too much memory",
+        v1::RunExitReason::Killed => ", killed when its grace was over",
+        v1::RunExitReason::CouldNotStart => ", its command could not be started",
+        v1::RunExitReason::SupervisorLost => ", whoever watched it died",
+        v1::RunExitReason::Draining => ", its node was stopping",
+        v1::RunExitReason::NodeFault => ", the node could not set it up",
+        v1::RunExitReason::Unspecified => "",
+    };
+    match exit.signal {
+        // It never began.
+        0 if exit.code == 0 && !said.is_empty() => said.to_owned(),
+        0 => format!(", exit code {}{said}", exit.code),
+        signal => format!(", signal {signal}{said}"),
     }
 }
 
@@ -252,6 +290,21 @@ mod tests {
         let gang = all.gang.unwrap();
         assert_eq!((gang.name.as_str(), gang.size, gang.min), ("g", 8, 6));
         assert_eq!(gang.uniform_label, "rack");
+        let work = request("--env A=1=2 --working-dir /tmp --image i:1 -- sh -c true").unwrap();
+        let expected = v1::Work {
+            command: "sh".into(),
+            args: vec!["-c".into(), "true".into()],
+            env: vec![v1::EnvVar {
+                name: "A".into(),
+                value: "1=2".into(),
+            }],
+            working_dir: "/tmp".into(),
+            image: "i:1".into(),
+            payload: Vec::new(),
+        };
+        assert_eq!(work.work, Some(expected));
+        assert!(request("--env A").is_err());
+        assert!(request("sh -c true").is_err());
         assert!(request("--gang g").is_err());
         assert!(request("--gang-min 2").is_err());
         assert!(request("--extended fpga").is_err());

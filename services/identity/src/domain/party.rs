@@ -29,7 +29,7 @@ pub const SERVICES: [&str; 5] = [
     "analytics",
 ];
 /// What tenants may ask, by the service that answers. Admission refuses the verbs that nobody has, so it hears them all.
-const QUERIES: [(&str, &[&str]); 4] = [
+const QUERIES: [(&str, &[&str]); 5] = [
     ("admission", &["*"]),
     (
         "scheduler",
@@ -37,6 +37,7 @@ const QUERIES: [(&str, &[&str]); 4] = [
     ),
     ("quota", &["budget"]),
     ("analytics", &["bill", "usage"]),
+    ("node-heartbeat", &["logs"]),
 ];
 /// A snapshot is saved in two places by turns.
 const SNAPSHOT_PLACES: [&str; 2] = ["", ".2"];
@@ -434,6 +435,8 @@ fn service(names: &Names, name: &str) -> Party {
         says.push(s.node("*", "assign"));
         answers.extend(["heartbeat", "sync"].map(|verb| s.node("*", verb)));
         answers.push(s.join());
+        // What a run has written, which its node's agent has.
+        to.call(NODES, [s.node("*", "logs")]);
     }
     for (_, verbs) in QUERIES.iter().filter(|(service, _)| *service == name) {
         answers.extend(verbs.iter().map(|verb| s.query("*", verb)));
@@ -508,13 +511,14 @@ fn nodes(names: &Names) -> Party {
     to.hear(&inbox, [s.node("*", "assign")]);
     to.call(&inbox, [s.join()]);
     let mut party = to.party(NODES.to_owned(), "fleet");
+    party.answers.push(s.node("*", "logs"));
     let own = |what| s.node(USER_NAME, what);
     // An inbox of its own: answers to one node are not for others.
     let inbox = format!("_INBOX.{USER_NAME}.>");
     let node = Permissions {
         publish: vec![own("report"), own("sync"), own("heartbeat")],
-        subscribe: vec![own("assign"), inbox.clone()],
-        answers: false,
+        subscribe: vec![own("assign"), own("logs"), inbox.clone()],
+        answers: true,
         subscriptions_max: Some(NODE_SUBSCRIPTIONS_MAX),
         payload_max: Some(NODE_PAYLOAD_MAX),
     };

@@ -1,24 +1,25 @@
 //! What later versions added: new events, and new fields of old ones.
 
 use crate::samples::{operation, token};
+use std::sync::Arc;
 use vocab::fact::{
     AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
-    AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationWaiting, BudgetSet,
-    CordonSet, JobSetCancelDecided, JobSetCancelRequested, LeaseExpired, LimitsInForce,
+    AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationWaiting, Applied,
+    BudgetSet, CordonSet, JobSetCancelDecided, JobSetCancelRequested, LeaseExpired, LimitsInForce,
     NodeForgotten, NodeJoined, NodeRegistered, NodeSet, OperationsForgotten, PendingGroupExplained,
     PriorityClassSet, PriorityDecided, PriorityRequested, QueueSet, QuotaReclaimed, QuotaReserved,
-    QuotaSet, QuotaWaiting, ReservationDecided, ReservationSet, ResourceAsked, ResourceDecided,
-    SchedulingSet, TenantSet,
+    QuotaSet, QuotaWaiting, RateSet, ReservationDecided, ReservationSet, ResourceAsked,
+    ResourceDecided, RunReported, SchedulingSet, TenantSet,
 };
 use vocab::{
     Account, AdminChange, AdvanceReservation, AllocationNo, AllocationSpec, Budget, BudgetOf,
     Candidate, Candidates, Dependency, EndCause, Event, EventNo, Filter, Gang, GpuShare, GpuShares,
     GroupTerm, LeaseNo, Limits, Millis, NodeApproval, NodeCapacity, NumaPolicy, OnExceed, Operator,
     PendingGroupNo, Period, PlacementPolicy, PlacementRules, PreemptionCause, PriorityClass,
-    PriorityTarget, QueueOrder, QueueSettings, QuotaFlags, QuotaResource, ReclaimFrom, Refusal,
-    Requirement, ResourceAnswer, ResourceAsk, ResourceKind, Restart, Rule, RunLimits,
-    SchedulingPolicy, Spread, Taint, TenantSettings, Toleration, Topology, Validity, WaitingReason,
-    Zone,
+    PriorityTarget, QueueOrder, QueueSettings, QuotaFlags, QuotaResource, RateScope, ReclaimFrom,
+    Refusal, Requirement, ResourceAnswer, ResourceAsk, ResourceKey, ResourceKind, Restart, Rule,
+    RunExit, RunExitReason, RunLimits, RunState, RunUsage, SchedulingPolicy, Spread, Taint,
+    TenantSettings, Toleration, Topology, Validity, WaitingReason, Work, Zone,
 };
 
 fn requirement(label: &str, operator: Operator, values: &[&str]) -> Requirement {
@@ -233,8 +234,32 @@ fn changes() -> Vec<(&'static str, Event)> {
 pub fn samples() -> Vec<(&'static str, Event)> {
     let allocation = AllocationNo(77);
     let node = token("node-1");
+    let exit = RunExit {
+        code: 0,
+        signal: 9,
+        reason: Some(RunExitReason::OutOfMemory),
+        usage: None,
+    };
     let mut samples = changes();
     samples.extend([
+        (
+            "rate_set_2",
+            Event::RateSet(Applied {
+                operation: operation(),
+                change: RateSet {
+                    resource: ResourceKey::parse("gpu:T4").unwrap(),
+                    micro_per_unit_hour: 1_250_000,
+                    effective_from: Millis(1_704_067_200_001),
+                    scope: RateScope {
+                        tenant: Some(token("team-a")),
+                        priority_class: Some(token("low")),
+                        pool: Some(token("spot")),
+                        cluster: Some(token("east")),
+                    },
+                },
+                version: 3,
+            }),
+        ),
         (
             "allocation_requested_2",
             Event::AllocationRequested(AllocationRequested {
@@ -253,6 +278,62 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                     ],
                     ..AllocationSpec::plain(token("train"), 1000, 1 << 30)
                 },
+            }),
+        ),
+        (
+            "allocation_requested_work",
+            Event::AllocationRequested(AllocationRequested {
+                operation: operation(),
+                spec: AllocationSpec {
+                    work: Some(Arc::new(Work {
+                        command: "/bin/sh".into(),
+                        args: vec!["-c".into(), "exec train".into()],
+                        env: vec![("A".into(), "1".into()), ("B".into(), String::new())],
+                        working_dir: "/data".into(),
+                        image: "train:7".into(),
+                        payload: vec![0, 255, 10].into(),
+                    })),
+                    ..AllocationSpec::plain(token("train"), 1000, 1 << 30)
+                },
+            }),
+        ),
+        (
+            "run_reported_exit",
+            Event::RunReported(RunReported {
+                allocation,
+                node: node.clone(),
+                state: RunState::Failed,
+                at: Millis(6),
+                exit: Some(RunExit {
+                    usage: Some(RunUsage {
+                        cpu_us: 1_500_000,
+                        memory_peak_bytes: 1 << 20,
+                        log_bytes: 12,
+                    }),
+                    ..exit
+                }),
+            }),
+        ),
+        (
+            "allocation_requeued_exit",
+            Event::AllocationRequeued(AllocationRequeued {
+                allocation,
+                cause: EndCause::Failed,
+                at: Millis(7),
+                not_before: Millis(1007),
+                exit: Some(RunExit {
+                    code: 3,
+                    ..RunExit::default()
+                }),
+            }),
+        ),
+        (
+            "allocation_ended_exit",
+            Event::AllocationEnded(AllocationEnded {
+                allocation,
+                cause: EndCause::Failed,
+                at: Millis(6),
+                exit: Some(exit),
             }),
         ),
         (
@@ -333,6 +414,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                 cause: EndCause::Preempted,
                 at: Millis(7),
                 not_before: Millis(1007),
+                exit: None,
             }),
         ),
         (
@@ -341,6 +423,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                 allocation,
                 cause: EndCause::DependencyFailed,
                 at: Millis(6),
+                exit: None,
             }),
         ),
         (

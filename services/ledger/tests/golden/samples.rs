@@ -81,6 +81,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                 resource: ResourceKey::parse("gpu:T4").unwrap(),
                 micro_per_unit_hour: 2_500_000,
                 effective_from: Millis(1_704_067_200_000),
+                scope: vocab::RateScope::default(),
             })),
         ),
         (
@@ -198,6 +199,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                 allocation,
                 cause: EndCause::NodeLost,
                 at: Millis(6),
+                exit: None,
             }),
         ),
         (
@@ -245,6 +247,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                 node,
                 state: RunState::Failed,
                 at: Millis(9),
+                exit: None,
             }),
         ),
     ]

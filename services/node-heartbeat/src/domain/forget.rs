@@ -1,4 +1,5 @@
-//! A node that an operator has forgotten is lost, if it was there, and then unknown.
+//! A node that an operator has forgotten is lost when its lease is over, if it was there, and then unknown. Until then what it
+//! was given may run there, so nobody else gets that.
 
 use super::Nodes;
 use ledger::{Draft, IllegalEvent};
@@ -8,33 +9,48 @@ use std::{
     fmt,
 };
 use vocab::fact::{NodeForgotten, NodeLost};
-use vocab::{At, Millis, Token};
+use vocab::{
+    At, Millis, Token,
+    sabotage::{self, Bug},
+};
 
 /// How long an agent that does not know of it is told to register again.
 const TOLD_MS: i64 = 24 * 3_600_000;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Forgotten {
-    /// To be forgotten as soon as something is decided.
+    /// To be forgotten as soon as their leases are over, which are not renewed.
     due: BTreeSet<Token>,
     /// The lives of those that were, and when.
     gone: BTreeMap<Token, (u64, Millis)>,
 }
 
 pub(super) fn decide(state: &mut Nodes, draft: &mut Draft) {
-    while !draft.full()
-        && let Some(node) = state.forgotten.due.first().cloned()
-    {
+    if sabotage::armed(Bug::ForgottenAtOnce) {
+        lose_at_once(state, draft);
+    }
+    let over = |node: &&Token| state.nodes.get(*node).is_none_or(|known| !known.ready);
+    let over: Vec<Token> = state.forgotten.due.iter().filter(over).cloned().collect();
+    for node in over {
+        if draft.full() {
+            return;
+        }
+        draft.emit(state, NodeForgotten { node });
+    }
+}
+
+fn lose_at_once(state: &mut Nodes, draft: &mut Draft) {
+    for node in state.forgotten.due.clone() {
         let ready = state.nodes.get(&node).filter(|known| known.ready);
-        if let Some(known) = ready {
+        if let Some(incarnation) = ready.map(|known| known.incarnation) {
+            let last_seen = draft.now;
             let lost = NodeLost {
-                node: node.clone(),
-                incarnation: known.incarnation,
-                last_seen: draft.now,
+                node,
+                incarnation,
+                last_seen,
             };
             draft.emit(state, lost);
         }
-        draft.emit(state, NodeForgotten { node });
     }
 }
 
@@ -43,6 +59,11 @@ impl Nodes {
         if self.nodes.contains_key(node) {
             self.forgotten.due.insert(node.clone());
         }
+    }
+
+    /// Whether it is to be forgotten when its lease is over.
+    pub(super) fn is_to_go(&self, node: &Token) -> bool {
+        self.forgotten.due.contains(node)
     }
 
     /// Whether its agent does not know that the node was forgotten.

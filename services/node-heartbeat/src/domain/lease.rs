@@ -1,5 +1,7 @@
 //! Leases: a node that has not been heard of for a whole lease is lost. Later is allowed, earlier is not. After half of it the
-//! node is suspected, if others were heard meanwhile: when nobody is, it is not the node that is silent.
+//! node is suspected, if others were heard meanwhile: when nobody is, it is not the node that is silent. A node that is suspected
+//! again and again is ready only when it was heard for a whole lease (flap damping). When more than half of the nodes are
+//! silent at once, the network is suspected first: the nodes are lost slowly (mass loss), so that it may come back meanwhile.
 
 use super::{Config, Effect, Nodes};
 use ledger::{Draft, IllegalEvent};
@@ -16,7 +18,41 @@ pub(super) struct Leases {
     held: BTreeMap<Token, Lease>,
     /// When something may have to be said of whom.
     by_due: BTreeSet<(Millis, Token)>,
+    /// Ready nodes that have no lease yet; none: nobody has looked, as after a change of leader. To look takes all nodes, so it is
+    /// not done again for each heartbeat.
+    lacking: Option<BTreeSet<Token>>,
     hearing: Option<Hearing>,
+    /// When an agent has last asked for its lease.
+    asked: Option<Millis>,
+    mass_loss: Option<MassLoss>,
+    flaps: BTreeMap<Token, Flaps>,
+}
+
+/// More than half of so many nodes or more are silent at once: that is the network's doing more often than theirs. So few are
+/// lost in a lease then, at least one.
+const MASS_LOSS_MIN: usize = 10;
+const MASS_LOSS_PART: usize = 20;
+
+/// A mass loss that goes on.
+#[derive(Debug, Clone, Copy)]
+struct MassLoss {
+    since: Millis,
+    /// How many more may be lost in a lease from then on.
+    left: usize,
+}
+
+/// A node that was suspected so often, each time within so many leases of the time before, is ready only when it was heard for a
+/// whole lease.
+const FLAPS_MAX: u32 = 3;
+const FLAPS_LEASES: i64 = 10;
+
+/// How often a node was silent and came back.
+#[derive(Debug, Clone, Copy)]
+struct Flaps {
+    times: u32,
+    last: Millis,
+    /// It is heard again since then.
+    back: Option<Millis>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -69,10 +105,90 @@ impl Leases {
         self.hearing = Some(Hearing { since, last: now });
     }
 
+    /// Some agent has asked for its lease lately.
+    pub fn are_asked_for(&self) -> bool {
+        self.asked.is_some()
+    }
+
+    /// The node has become ready.
+    pub fn lacks(&mut self, node: &Token) {
+        if let Some(lacking) = &mut self.lacking
+            && !self.held.contains_key(node)
+        {
+            lacking.insert(node.clone());
+        }
+    }
+
     pub fn drop(&mut self, node: &Token) {
+        if let Some(lacking) = &mut self.lacking {
+            lacking.remove(node);
+        }
         if let Some(lease) = self.held.remove(node) {
             self.by_due.remove(&(lease.due, node.clone()));
         }
+    }
+
+    /// Whether one more node may be lost now. If not, it is looked at again a little later.
+    fn may_lose(&mut self, node: &Token, silent: bool, config: &Config, now: Millis) -> bool {
+        if !silent {
+            self.mass_loss = None;
+            return true;
+        }
+        let going_on = self
+            .mass_loss
+            .filter(|it| now.0 - it.since.0 < config.lease_ms);
+        let mut mass = going_on.unwrap_or(MassLoss {
+            since: now,
+            left: (self.held.len() / MASS_LOSS_PART).max(1),
+        });
+        let may = mass.left > 0;
+        mass.left -= usize::from(may);
+        self.mass_loss = Some(mass);
+        if !may && let Some(mut lease) = self.held.remove(node) {
+            self.by_due.remove(&(lease.due, node.clone()));
+            lease.ends = now.plus((config.lease_ms / MASS_LOSS_PART as i64).max(1));
+            lease.due = lease.ends;
+            self.by_due.insert((lease.due, node.clone()));
+            self.held.insert(node.clone(), lease);
+        }
+        may
+    }
+
+    /// Whether so many nodes are silent that it is the network rather than they.
+    fn silent_together(&self, config: &Config, now: Millis) -> bool {
+        let all = self.held.len();
+        let half = config.lease_ms / 2;
+        let silent = || {
+            self.held
+                .values()
+                .filter(|lease| lease.seen.plus(half) < now)
+        };
+        all >= MASS_LOSS_MIN && silent().count() * 2 > all
+    }
+
+    /// The node was suspected.
+    fn flaps(&mut self, node: &Token, config: &Config, now: Millis) {
+        let before = self.flaps.get(node).copied();
+        let lately = |it: &Flaps| now.0 - it.last.0 <= FLAPS_LEASES.saturating_mul(config.lease_ms);
+        let times = before.filter(lately).map_or(0, |it| it.times);
+        let flaps = Flaps {
+            times: times + 1,
+            last: now,
+            back: None,
+        };
+        self.flaps.insert(node.clone(), flaps);
+    }
+
+    /// A suspected node is heard: whether it is to be ready again.
+    fn is_steady(&mut self, node: &Token, config: &Config, now: Millis) -> bool {
+        let Some(flaps) = self.flaps.get_mut(node).filter(|it| it.times >= FLAPS_MAX) else {
+            return true;
+        };
+        let seen = self.held.get(node).map(|lease| lease.seen);
+        let gap = seen.is_none_or(|seen| now.0 - seen.0 > config.lease_ms / 2);
+        let back = flaps.back.filter(|_| !gap).unwrap_or(now);
+        flaps.back = Some(back);
+        now.0 - back.0 >= config.lease_ms
     }
 
     /// The first moment at which something is to be looked at.
@@ -119,7 +235,9 @@ pub(super) fn renew(state: &mut Nodes, node: &Token, config: &Config, draft: &Dr
 
 /// The node's agent lives.
 pub(super) fn is_there(state: &mut Nodes, node: &Token, config: &Config, draft: &mut Draft) {
-    if let Some(known) = state.nodes.get(node).filter(|known| known.suspect) {
+    if let Some(known) = state.nodes.get(node).filter(|known| known.suspect)
+        && state.leases.is_steady(node, config, draft.now)
+    {
         let ready = NodeReady {
             node: node.clone(),
             incarnation: known.incarnation,
@@ -129,21 +247,46 @@ pub(super) fn is_there(state: &mut Nodes, node: &Token, config: &Config, draft: 
     renew(state, node, config, draft);
 }
 
+/// A heartbeat as it was sent.
+pub(super) struct Beat {
+    pub boot: u64,
+    pub revision: u64,
+    pub request: Option<u64>,
+}
+
 /// Renews the lease of the current life of the node's agent. One whose node was lost or forgotten is told to register anew;
 /// of an older one, or of one whose registration is still on its way, nothing is to be said.
 pub(super) fn heartbeat(
     state: &mut Nodes,
     node: Token,
-    boot: u64,
-    revision: u64,
+    Beat {
+        boot,
+        revision,
+        request,
+    }: Beat,
     config: &Config,
     draft: &mut Draft,
 ) {
     match state.nodes.get(&node) {
+        // Its agent ends what runs, and is not known when it comes again.
+        Some(known) if known.boot == boot && state.is_to_go(&node) => {
+            state.effects.push(Effect::RegisterAgain { node, boot });
+        }
         Some(known) if known.ready && known.boot == boot => {
             let behind = known.revision > revision;
             is_there(state, &node, config, draft);
             state.leases.heard(&node, draft.now);
+            if request.is_some() {
+                state.leases.asked = Some(draft.now);
+            }
+            if let Some((request, lease_ms)) = request.zip(promised(config, draft)) {
+                state.effects.push(Effect::Renewed {
+                    request,
+                    boot,
+                    lease_ms,
+                    now: draft.now,
+                });
+            }
             if behind {
                 state.push_since(&node, revision);
             }
@@ -158,25 +301,54 @@ pub(super) fn heartbeat(
     }
 }
 
+/// How often a leader proves that it leads. Half as often would still do.
+pub(super) fn proof_ms(config: &Config) -> i64 {
+    config.lease_ms / 16
+}
+
+/// How long what the agent runs is surely placed nowhere else. Whoever leads then has heard the heartbeat and grants a full lease,
+/// or has begun to lead after the last proof of this one, and has granted a full one since. None: it is too long ago that this
+/// one has proved it, so that even clocks that run at different rates could make that too much.
+fn promised(config: &Config, draft: &Draft) -> Option<i64> {
+    let unsure_ms = draft.now.0 - draft.led?.0;
+    let sure = unsure_ms <= 2 * proof_ms(config) || sabotage::armed(Bug::LeaseUnproved);
+    sure.then(|| match sabotage::armed(Bug::LeaseUnproved) {
+        true => config.lease_ms,
+        false => config.lease_ms - unsure_ms,
+    })
+}
+
 /// Whether every ready node has a lease.
 pub(super) fn all_granted(state: &Nodes) -> bool {
-    let ready = state.nodes.values().filter(|node| node.ready).count();
-    state.leases.held.len() >= ready
+    match &state.leases.lacking {
+        Some(lacking) => lacking.is_empty(),
+        None => lacking(state).next().is_none(),
+    }
+}
+
+/// By a look at all nodes.
+fn lacking(state: &Nodes) -> impl Iterator<Item = &Token> {
+    let nodes = state.nodes.iter();
+    let lacking = nodes.filter(|(name, node)| node.ready && !state.leases.held.contains_key(*name));
+    lacking.map(|(name, _)| name)
 }
 
 /// Grants leases that are missing after a change of leader, then says what is due: of whom nothing was heard for half a lease,
 /// and whose is over.
 pub(super) fn expire(state: &mut Nodes, config: &Config, draft: &mut Draft) {
-    if !all_granted(state) {
-        let lacks = |(name, node): &(&Token, &super::Node)| {
-            node.ready && !state.leases.held.contains_key(*name)
-        };
-        let lacking = state.nodes.iter().filter(lacks);
-        let lacking: Vec<Token> = lacking.map(|(name, _)| name.clone()).collect();
-        for name in lacking {
-            renew(state, &name, config, draft);
-        }
+    // The leader before it may still promise leases.
+    if draft.led.is_none() {
+        return;
     }
+    let asked = state.leases.asked;
+    state.leases.asked = asked.filter(|at| draft.now.0 - at.0 <= config.lease_ms);
+    let known = state.leases.lacking.take();
+    let lacking = known.unwrap_or_else(|| lacking(state).cloned().collect());
+    state.leases.lacking = Some(BTreeSet::new());
+    for name in lacking {
+        renew(state, &name, config, draft);
+    }
+    let mut together = None;
     while let Some((node, lease)) = state.leases.due(draft.now) {
         if draft.full() {
             return;
@@ -187,6 +359,12 @@ pub(super) fn expire(state: &mut Nodes, config: &Config, draft: &mut Draft) {
         };
         let last_seen = lease.seen;
         if lease.due == lease.ends {
+            let now = draft.now;
+            let leases = &mut state.leases;
+            let silent = *together.get_or_insert_with(|| leases.silent_together(config, now));
+            if !leases.may_lose(&node, silent, config, now) {
+                continue;
+            }
             let lost = NodeLost {
                 node,
                 incarnation,
@@ -194,6 +372,7 @@ pub(super) fn expire(state: &mut Nodes, config: &Config, draft: &mut Draft) {
             };
             draft.emit(state, lost);
         } else if state.leases.suspects(&node, lease, draft.now) {
+            state.leases.flaps(&node, config, draft.now);
             let suspected = NodeSuspected {
                 node,
                 incarnation,

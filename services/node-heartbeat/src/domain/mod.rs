@@ -8,19 +8,20 @@ mod register;
 mod run;
 
 pub use join::{IDENTITY_MS, Join, Joining};
+pub use run::Report;
 use vocab::fact::NodeHeartbeatFact as Fact;
 use vocab::fact::{AllocationRequested, Applied};
 use vocab::inputs;
 
 use forget::Forgotten;
 use join::{Approved, Held};
-use lease::Leases;
+use lease::{Beat, Leases};
 use ledger::{Decider, Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::{
     AllocationNo, At, EncodedSpec, EncodedSpecs, GpuShares, Millis, NodeCapacity, Numbered,
-    Refusal, RunState, Token, Writer,
+    Refusal, Token, TraceContext, Writer,
 };
 
 /// Everything that node-heartbeat knows; all but the leases folded from the ledger.
@@ -34,6 +35,8 @@ pub struct Nodes {
     approved: BTreeMap<Token, Approved>,
     held: Held,
     forgotten: Forgotten,
+    /// Who asked for the allocations that run commands.
+    origins: BTreeMap<AllocationNo, Origin>,
     /// Hot state, not recorded: heartbeats are many and lossy. A new leader grants every ready node a full lease.
     #[serde(skip)]
     leases: Leases,
@@ -77,6 +80,13 @@ struct Run {
     over: bool,
 }
 
+/// Who asked for a run with a command: what follows it from the request to the bill.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Origin {
+    pub operation_id: Option<Token>,
+    pub trace: Option<TraceContext>,
+}
+
 /// What a node's agent is to do, as data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assignment {
@@ -86,6 +96,9 @@ pub struct Assignment {
     pub tenant: Token,
     /// As the agent gets it: nothing is decided by it here.
     pub spec: EncodedSpec,
+    /// As the agent gets it; none: there is no command that could read it.
+    #[serde(skip)]
+    pub origin: Option<Box<Origin>>,
     pub gpus: GpuShares,
     pub placed: Millis,
     pub stop: bool,
@@ -106,16 +119,14 @@ pub enum Command {
     Report {
         node: Token,
         boot: u64,
-        allocation: AllocationNo,
-        state: RunState,
-        at: Millis,
-        /// Of the assignment that it speaks of; 0 when the agent does not say.
-        revision: u64,
+        report: Report,
     },
     Heartbeat {
         node: Token,
         boot: u64,
         revision: u64,
+        /// Whose answer says that the lease is renewed; none: nobody waits for one.
+        request: Option<u64>,
     },
     /// Somebody wants to speak for the node; `request` finds its way back with the answer.
     Join(Box<Join>),
@@ -133,6 +144,14 @@ pub enum Effect {
         /// For this life of the agent and no other.
         boot: u64,
         assignment: Assignment,
+    },
+    /// The agent's lease is a full one again.
+    Renewed {
+        request: u64,
+        boot: u64,
+        lease_ms: i64,
+        /// When the heartbeat was heard.
+        now: Millis,
     },
     RegisterAgain {
         node: Token,
@@ -170,7 +189,7 @@ pub struct Config {
 impl Default for Config {
     fn default() -> Self {
         Self {
-            lease_ms: 15_000,
+            lease_ms: 40_000,
             joining: Joining::Required,
         }
     }
@@ -203,7 +222,13 @@ impl Decider for Nodes {
     type By = vocab::fact::NodeHeartbeat;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 7;
+    const STATE_VERSION: u32 = 8;
+
+    fn upgrade(version: u32, state: &[u8]) -> Option<Self> {
+        const NO_ORIGINS: u8 = 0;
+        let whole = (version == 7).then(|| [state, &[NO_ORIGINS]].concat())?;
+        ledger::decode_state(&whole)
+    }
 
     const READERS: &'static [Writer] = &[Writer::Scheduler];
 
@@ -215,11 +240,17 @@ impl Decider for Nodes {
                     spec: run::spec(&mut self.specs, spec),
                     again: false,
                 };
-                self.requested.insert(AllocationNo(at.no.0), requested);
+                let allocation = AllocationNo(at.no.0);
+                self.requested.insert(allocation, requested);
+                if spec.work.is_some() {
+                    let origin = Origin {
+                        operation_id: operation.operation_id.clone(),
+                        trace: operation.trace,
+                    };
+                    self.origins.insert(allocation, origin);
+                }
             }
-            Input::QuotaDenied(fact) => {
-                self.requested.remove(&fact.allocation);
-            }
+            Input::QuotaDenied(fact) => self.forget(fact.allocation),
             Input::AllocationPlaced(fact) => return self.assign(at, fact),
             Input::AllocationPreempted(fact) => self.stop_by(fact.allocation, fact.grace_until),
             Input::AllocationStopping(fact) => return self.stop(fact.allocation, fact),
@@ -246,9 +277,7 @@ impl Decider for Nodes {
 
     fn is_behind(&self, command: &Command) -> bool {
         match command {
-            Command::Report {
-                node, allocation, ..
-            } => self.may_be_placed(*allocation, node),
+            Command::Report { node, report, .. } => self.may_be_placed(report.allocation, node),
             Command::Register { .. }
             | Command::Heartbeat { .. }
             | Command::Join(_)
@@ -264,27 +293,22 @@ impl Decider for Nodes {
                 boot,
                 capacity,
             } => register::decide(self, node, boot, *capacity, config, draft),
-            Command::Report {
-                node,
-                boot,
-                allocation,
-                state,
-                at,
-                revision,
-            } => {
-                let report = run::Report {
-                    allocation,
-                    state,
-                    at,
-                    revision,
-                };
+            Command::Report { node, boot, report } => {
                 run::decide(self, &node, boot, &report, draft);
             }
             Command::Heartbeat {
                 node,
                 boot,
                 revision,
-            } => lease::heartbeat(self, node, boot, revision, config, draft),
+                request,
+            } => {
+                let beat = Beat {
+                    boot,
+                    revision,
+                    request,
+                };
+                lease::heartbeat(self, node, beat, config, draft);
+            }
             Command::Join(asked) => join::decide(self, asked, draft),
             Command::Sync { node, request } => self.sync(&node, request),
             Command::Unreadable { .. } => {}
@@ -292,8 +316,8 @@ impl Decider for Nodes {
     }
 
     fn decide(&mut self, config: &Config, draft: &mut Draft) {
-        forget::decide(self, draft);
         lease::expire(self, config, draft);
+        forget::decide(self, draft);
     }
 
     fn take_effects(&mut self) -> Vec<Effect> {
@@ -306,6 +330,19 @@ impl Decider for Nodes {
             // They are no part of what is recorded, so one who was not there grants them first.
             false => Some(Millis(i64::MIN)),
         }
+    }
+
+    fn is_counted_on(&self) -> bool {
+        self.nodes.values().any(|node| node.ready)
+    }
+
+    fn proves_every(&self, config: &Config) -> Option<u64> {
+        let ms = match self.leases.are_asked_for() {
+            true => lease::proof_ms(config),
+            // A standby does not hear heartbeats. It takes a leader for dead that says nothing for a whole lease.
+            false => config.lease_ms / 2,
+        };
+        self.is_counted_on().then(|| ms.unsigned_abs().max(1))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Registration: a node comes, or comes back as a new incarnation with nothing running.
 
-use super::{Config, Effect, Node, Nodes, lease};
+use super::{Config, Effect, Node, Nodes, forget, lease};
 use ledger::{Draft, IllegalEvent};
 use std::{collections::BTreeSet, fmt};
 use vocab::fact::{NodeLost, NodeRegistered};
@@ -32,7 +32,7 @@ pub(super) fn decide(
         Some(known) if known.boot > boot => return,
         Some(known) if known.boot == boot => {
             // A lost incarnation stays lost: its runs were given to others.
-            if known.ready {
+            if known.ready && !state.is_to_go(&node) {
                 lease::is_there(state, &node, config, draft);
             }
             return;
@@ -47,6 +47,8 @@ pub(super) fn decide(
         }
         Some(_) | None => {}
     }
+    // What ran is over, as its agent says by this: nothing is to be waited for.
+    forget::decide(state, draft);
     // Before they were given, agents chose their incarnations, and some were higher than any event's number.
     let before = state.nodes.get(&node).map_or(0, |known| known.incarnation);
     let registered = NodeRegistered {
@@ -80,6 +82,7 @@ impl Nodes {
             runs: BTreeSet::new(),
         };
         self.nodes.insert(node.clone(), fresh);
+        self.leases.lacks(node);
         Ok(())
     }
 
@@ -93,6 +96,7 @@ impl Nodes {
             Some(known) if (known.suspect || !known.ready) && known.incarnation == incarnation => {
                 known.ready = true;
                 known.suspect = false;
+                self.leases.lacks(node);
                 Ok(())
             }
             _ => Err(IllegalEvent::new(

@@ -1,17 +1,22 @@
 //! Runs: what is assigned to a node, and what its agent reports of it.
 
-use super::{Assignment, Effect, Node, Nodes, Requested, Run};
+use super::{Assignment, Effect, Node, Nodes, Origin, Requested, Run};
 use ledger::{Draft, IllegalEvent};
-use std::fmt;
+use std::{collections::BTreeMap, fmt};
 use vocab::fact::{AllocationPlaced, RunReported};
-use vocab::{AllocationNo, AllocationSpec, At, EncodedSpec, EncodedSpecs, Millis, RunState, Token};
+use vocab::{
+    AllocationNo, AllocationSpec, At, EncodedSpec, EncodedSpecs, Millis, RunExit, RunState, Token,
+};
 
 /// What an agent says of one of its runs.
-pub(super) struct Report {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Report {
     pub allocation: AllocationNo,
     pub state: RunState,
     pub at: Millis,
+    /// Of the assignment that it speaks of; 0 when the agent does not say.
     pub revision: u64,
+    pub exit: Option<RunExit>,
 }
 
 /// What an agent gets of a specification. Once it is placed, nobody asks where it may be and what it waited for.
@@ -24,6 +29,15 @@ pub(super) fn spec(specs: &mut EncodedSpecs, asked: &AllocationSpec) -> EncodedS
         depends_on: Vec::new(),
         ..asked.clone()
     })
+}
+
+/// An assignment as the agent gets it.
+fn told(origins: &BTreeMap<AllocationNo, Origin>, assignment: &Assignment) -> Assignment {
+    let origin = origins.get(&assignment.allocation);
+    Assignment {
+        origin: origin.cloned().map(Box::new),
+        ..assignment.clone()
+    }
 }
 
 /// Records a report that moves the run on. A repeated or late one, or one of another life of the agent, changes nothing.
@@ -60,6 +74,7 @@ pub(super) fn decide(
         node: node.clone(),
         state: said,
         at,
+        exit: report.exit,
     };
     draft.emit(state, reported);
 }
@@ -133,6 +148,7 @@ impl Nodes {
             allocation,
             tenant,
             spec,
+            origin: None,
             gpus: fact.gpus.clone(),
             placed: at.now,
             stop: false,
@@ -142,7 +158,7 @@ impl Nodes {
         self.effects.push(Effect::Assign {
             node: node.clone(),
             boot: known.boot,
-            assignment: assignment.clone(),
+            assignment: told(&self.origins, &assignment),
         });
         let run = Run {
             node: node.clone(),
@@ -182,7 +198,7 @@ impl Nodes {
         self.effects.push(Effect::Assign {
             node: run.node.clone(),
             boot: known.boot,
-            assignment: run.assignment.clone(),
+            assignment: told(&self.origins, &run.assignment),
         });
         Ok(())
     }
@@ -206,6 +222,7 @@ impl Nodes {
 
     pub(super) fn forget(&mut self, allocation: AllocationNo) {
         self.requested.remove(&allocation);
+        self.origins.remove(&allocation);
         self.leave(allocation);
     }
 
@@ -253,7 +270,7 @@ impl Nodes {
         let missed: Vec<_> = self
             .assignments(node)
             .filter(|assignment| assignment.revision > revision)
-            .cloned()
+            .map(|assignment| told(&self.origins, assignment))
             .collect();
         for assignment in missed {
             self.effects.push(Effect::Assign {
@@ -265,7 +282,8 @@ impl Nodes {
     }
 
     pub(super) fn sync(&mut self, node: &Token, request: u64) {
-        let assignments = self.assignments(node).cloned().collect();
+        let told = |assignment| told(&self.origins, assignment);
+        let assignments = self.assignments(node).map(told).collect();
         let known = self.nodes.get(node);
         let (boot, revision) = known.map_or((0, 0), |n| (n.boot, n.revision));
         self.effects.push(Effect::Synced {

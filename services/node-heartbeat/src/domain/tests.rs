@@ -2,13 +2,17 @@
 
 mod again;
 mod join;
+mod lies;
 
 use super::*;
 use vocab::fact::{
     AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStopping, NodeForgotten,
     NodeJoined, NodeLost, NodeReady, NodeRegistered, NodeSuspected, RunReported,
 };
-use vocab::{AllocationSpec, EndCause, Event, EventNo, Level, Lsn, Operation, PlacementPolicy};
+use vocab::{
+    AllocationSpec, EndCause, Event, EventNo, Level, Lsn, Operation, PlacementPolicy, RunExit,
+    RunState,
+};
 
 const LEASE: i64 = 10;
 
@@ -53,8 +57,13 @@ fn words(event: &Event) -> String {
             allocation,
             state,
             at,
+            exit,
             ..
-        }) => format!("{} {state:?} at {}", allocation.0, at.0),
+        }) => {
+            let exit = exit.map(|exit| format!(" with {}", exit.code));
+            let exit = exit.unwrap_or_default();
+            format!("{} {state:?} at {}{exit}", allocation.0, at.0)
+        }
         other => format!("{other:?}"),
     }
 }
@@ -121,6 +130,7 @@ impl Table {
             cause: EndCause::Failed,
             at: Millis(self.now),
             not_before: Millis(self.now),
+            exit: None,
         });
         self.observe(0, requeued);
     }
@@ -134,6 +144,11 @@ impl Table {
     }
 
     fn check(&mut self, now: i64, command: Option<Command>, expected: &[&str]) {
+        assert_eq!(self.beat(now, command), expected, "at {now}");
+    }
+
+    /// What is decided.
+    fn beat(&mut self, now: i64, command: Option<Command>) -> Vec<String> {
         self.now = now;
         let config = Config {
             lease_ms: LEASE,
@@ -156,9 +171,8 @@ impl Table {
                 self.lives.insert((node.clone(), *boot), *incarnation);
             }
         }
-        let found: Vec<String> = draft.events().map(words).collect();
-        assert_eq!(found, expected, "at {now}");
         assert_eq!(draft.poison(), None);
+        draft.events().map(words).collect()
     }
 
     fn effects(&mut self) -> Vec<String> {
@@ -173,6 +187,12 @@ impl Table {
             Effect::RegistrationRefused { node, refusal, .. } => format!("{node}: {refusal}"),
             Effect::Joined(it) => format!("{}: {} is {}", it.request, it.node, it.key),
             Effect::JoinRefused { request, refusal } => format!("{request}: {refusal}"),
+            Effect::Renewed {
+                request,
+                boot,
+                lease_ms,
+                now,
+            } => format!("{request}: {boot} holds {lease_ms} from {}", now.0),
             Effect::Synced {
                 revision,
                 assignments,
@@ -196,6 +216,7 @@ fn heartbeat(boot: u64, revision: u64) -> Option<Command> {
         node: token("n"),
         boot,
         revision,
+        request: None,
     })
 }
 
@@ -203,18 +224,21 @@ fn report(boot: u64, no: u64, state: RunState, at: i64) -> Option<Command> {
     Some(Command::Report {
         node: token("n"),
         boot,
-        allocation: AllocationNo(no),
-        state,
-        at: Millis(at),
-        revision: 0,
+        report: Report {
+            allocation: AllocationNo(no),
+            state,
+            at: Millis(at),
+            revision: 0,
+            exit: None,
+        },
     })
 }
 
 /// Of the run that was assigned with the revision.
 fn report_of(of: u64, no: u64, state: RunState, at: i64) -> Option<Command> {
     let mut command = report(1, no, state, at);
-    if let Some(Command::Report { revision, .. }) = &mut command {
-        *revision = of;
+    if let Some(Command::Report { report, .. }) = &mut command {
+        report.revision = of;
     }
     command
 }
@@ -270,6 +294,62 @@ fn a_node_that_is_silent_for_half_its_lease_is_suspected_until_it_is_heard_or_lo
     t.check(28, None, &["n lost, seen 17"]);
     t.check(28, heartbeat(1, 0), &[]);
     assert_eq!(t.effects(), ["n register again"]);
+}
+
+fn of(name: &str, mut command: Option<Command>) -> Option<Command> {
+    if let Some(Command::Heartbeat { node, .. } | Command::Register { node, .. }) = &mut command {
+        *node = token(name);
+    }
+    command
+}
+
+#[test]
+fn a_node_that_comes_and_goes_is_ready_when_it_has_stayed_for_a_lease() {
+    let mut t = two_nodes(Level::KNOWN);
+    let mut now = 3;
+    // Silent for more than half a lease while the other is heard.
+    let falls_silent = |t: &mut Table, now: &mut i64| {
+        t.check(*now + 3, of_m(heartbeat(1, 0)), &[]);
+        let suspected = format!("n suspected, seen {now}");
+        t.check(*now + 6, of_m(heartbeat(1, 0)), &[&suspected]);
+        *now += 7;
+    };
+    for _ in 0..2 {
+        falls_silent(&mut t, &mut now);
+        t.check(now, heartbeat(1, 0), &["n ready"]);
+    }
+    falls_silent(&mut t, &mut now);
+    for _ in 0..5 {
+        t.check(now, heartbeat(1, 0), &[]);
+        t.check(now, of_m(heartbeat(1, 0)), &[]);
+        now += 2;
+    }
+    t.check(now, heartbeat(1, 0), &["n ready"]);
+}
+
+#[test]
+fn many_nodes_that_are_silent_at_once_are_lost_slowly() {
+    let names: Vec<String> = (10..50).map(|number| format!("n{number}")).collect();
+    let losses = |silent: usize| {
+        let mut t = Table::new();
+        for name in &names {
+            t.check(0, of(name, register(1)), &[&format!("{name} registered 1")]);
+        }
+        let mut lost = Vec::new();
+        for now in 1..=31 {
+            let beats = names[silent..].iter().map(|name| of(name, heartbeat(1, 0)));
+            let said: Vec<String> = beats.flat_map(|beat| t.beat(now, beat)).collect();
+            lost.push(said.iter().filter(|words| words.contains("lost")).count());
+        }
+        lost
+    };
+    // A lease is 10 ms, and over at 11.
+    let few = losses(20);
+    assert_eq!((few[9], few[10], few.iter().sum::<usize>()), (0, 20, 20));
+    // Two of forty in a lease, then fewer as there are fewer.
+    let many = losses(30);
+    let sums = many.chunks(10).map(|lease| lease.iter().sum::<usize>());
+    assert_eq!(sums.collect::<Vec<_>>(), [0, 2, 1, 1]);
 }
 
 #[test]
@@ -455,12 +535,54 @@ fn a_report_that_may_be_ahead_of_the_ledger_as_read_waits() {
     let elsewhere = Command::Report {
         node: token("m"),
         boot: 1,
-        allocation: AllocationNo(7),
-        state: RunState::Started,
-        at: Millis(0),
-        revision: 1,
+        report: Report {
+            allocation: AllocationNo(7),
+            state: RunState::Started,
+            at: Millis(0),
+            revision: 1,
+            exit: None,
+        },
     };
     assert!(t.state.is_behind(&elsewhere), "perhaps there by now");
+}
+
+#[test]
+fn a_heartbeat_that_renews_is_answered() {
+    let mut t = Table::new();
+    let asks = |boot, number| {
+        let mut beat = heartbeat(boot, 0);
+        if let Some(Command::Heartbeat { request, .. }) = &mut beat {
+            *request = Some(number);
+        }
+        beat
+    };
+    t.check(0, asks(1, 7), &[]);
+    assert!(t.effects().is_empty(), "nobody knows the node");
+    t.check(0, register(1), &["n registered 1"]);
+    t.check(3, asks(1, 8), &[]);
+    assert_eq!(t.effects(), ["8: 1 holds 10 from 3"]);
+    t.check(4, heartbeat(1, 0), &[]);
+    assert!(t.effects().is_empty(), "nobody waits");
+    t.check(5, asks(2, 9), &[]);
+    assert!(t.effects().is_empty(), "another life");
+    t.check(15, None, &["n lost, seen 4"]);
+    t.check(15, asks(1, 10), &[]);
+    assert_eq!(t.effects(), ["n register again"]);
+}
+
+#[test]
+fn the_exit_of_a_command_is_recorded() {
+    let mut t = Table::new();
+    t.check(0, register(1), &["n registered 1"]);
+    t.place(7, "n", 1);
+    let mut failed = report(1, 7, RunState::Failed, 0);
+    if let Some(Command::Report { report, .. }) = &mut failed {
+        report.exit = Some(RunExit {
+            code: 3,
+            ..RunExit::default()
+        });
+    }
+    t.check(0, failed, &["7 Failed at 0 with 3"]);
 }
 
 #[test]

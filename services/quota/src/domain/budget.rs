@@ -43,7 +43,8 @@ impl Quota {
     }
 
     fn start_meter(&mut self, node: AccountId, purse: Purse, budget: Budget, now: Millis) {
-        let mut meter = Meter::new(purse, budget, now);
+        let tenant = self.books.usage_tree.node(node).account.tenant.clone();
+        let mut meter = Meter::new(purse, budget, tenant, now);
         for allocation in self.books.usage_tree.youngest(&[node]) {
             let claim = self.claims.get(&allocation);
             // What has ended holds its quota until that is released, and runs no more.

@@ -4,6 +4,7 @@ use super::{
     account::{AccountId, Path},
     gang::GangNo,
     purse::Purse,
+    rates::ScopeNo,
     resource::{Choice, Parts, ResourceId},
 };
 use serde::{Deserialize, Serialize};
@@ -136,6 +137,8 @@ pub(super) struct Claim {
     pub again: bool,
     /// Model of the GPUs of its node.
     pub model: Option<Token>,
+    /// What its price depends on beside that.
+    pub scope: ScopeNo,
     pub stage: Stage,
 }
 

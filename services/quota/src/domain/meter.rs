@@ -2,13 +2,15 @@
 
 use super::{claim::Claim, purse::Purse, rates::Rates, resource::ResourceId};
 use serde::{Deserialize, Serialize};
-use vocab::{Budget, HOUR_MS, Millis, ResourceKind, Token};
+use vocab::{Budget, HOUR_MS, Millis, RateKey, RateScope, ResourceKey, ResourceKind, Token};
 
 /// A budget, and what was spent of it in the present period.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Meter {
     pub purse: Purse,
     pub budget: Budget,
+    /// Whose account it is of.
+    tenant: Token,
     period: (Millis, Millis),
     lanes: Vec<Lane>,
 }
@@ -16,8 +18,8 @@ pub(super) struct Meter {
 /// What runs at one price.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Lane {
-    kind: ResourceKind,
-    model: Option<Token>,
+    /// What its price depends on, where it is money; of other purses the resource type alone.
+    used: RateKey,
     /// In the resource's unit.
     running: u64,
     /// Amount × milliseconds, and × the rate where it is money, up to `until`.
@@ -45,10 +47,11 @@ const HOUR: u128 = HOUR_MS as u128;
 const UNITS: u128 = 125 << 30;
 
 impl Meter {
-    pub fn new(purse: Purse, budget: Budget, now: Millis) -> Self {
+    pub fn new(purse: Purse, budget: Budget, tenant: Token, now: Millis) -> Self {
         Self {
             purse,
             budget,
+            tenant,
             period: budget.period.around(now),
             lanes: Vec::new(),
         }
@@ -61,7 +64,7 @@ impl Meter {
     /// What one unit costs in `[from, to)`.
     fn price(&self, rates: &Rates, lane: &Lane, from: Millis, to: Millis) -> u128 {
         match self.purse {
-            Purse::Money => rates.over(lane.kind, lane.model.as_ref(), from, to),
+            Purse::Money => rates.over(&lane.used, from, to),
             Purse::Cpu | Purse::Memory | Purse::Gpu => {
                 u128::try_from(to.0.saturating_sub(from.0)).unwrap_or(0)
             }
@@ -90,7 +93,7 @@ impl Meter {
     /// How many of them one of a lane's sum is.
     fn share(&self, lane: &Lane) -> u128 {
         match self.purse {
-            Purse::Money => UNITS / u128::from(lane.kind.per_billed_unit()),
+            Purse::Money => UNITS / u128::from(lane.used.resource.kind.per_billed_unit()),
             Purse::Cpu | Purse::Memory | Purse::Gpu => 1,
         }
     }
@@ -123,12 +126,11 @@ impl Meter {
         self.lanes.retain(|lane| lane.running > 0 || lane.done > 0);
     }
 
-    fn lane_mut(&mut self, kind: ResourceKind, model: Option<&Token>) -> usize {
-        let is = |lane: &Lane| lane.kind == kind && lane.model.as_ref() == model;
+    fn lane_mut(&mut self, used: RateKey) -> usize {
+        let is = |lane: &Lane| lane.used == used;
         self.lanes.iter().position(is).unwrap_or_else(|| {
             self.lanes.push(Lane {
-                kind,
-                model: model.cloned(),
+                used,
                 running: 0,
                 done: 0,
                 until: self.period.0,
@@ -137,26 +139,35 @@ impl Meter {
         })
     }
 
-    /// Whose amounts it counts: all of them for money, else the one.
-    fn lanes_of<'a>(&self, claim: &'a Claim) -> Vec<(ResourceKind, Option<&'a Token>, u64)> {
+    /// The amounts that it counts, and at which price: all of them for money, else the one.
+    fn lanes_of(&self, rates: &Rates, claim: &Claim) -> Vec<(RateKey, u64)> {
         let money = self.purse == Purse::Money;
+        let scope = match money {
+            true => RateScope {
+                tenant: Some(self.tenant.clone()),
+                ..rates.scope(claim.scope)
+            },
+            false => RateScope::default(),
+        };
         let kinds = ResourceKind::ALL.into_iter();
         let kinds = kinds.filter(|kind| money || self.purse.kind() == Some(*kind));
-        kinds
-            .map(|kind| {
-                let gpu = kind == ResourceKind::Gpu && money;
-                let model = claim.model.as_ref().filter(|_| gpu);
-                (kind, model, claim.amount(ResourceId::of(kind)))
-            })
-            .filter(|(_, _, amount)| *amount > 0)
-            .collect()
+        let amounts = kinds.map(|kind| (kind, claim.amount(ResourceId::of(kind))));
+        let some = amounts.filter(|(_, amount)| *amount > 0);
+        some.map(|(kind, amount)| {
+            let gpu = kind == ResourceKind::Gpu && money;
+            let model = claim.model.as_ref().filter(|_| gpu).cloned();
+            let resource = ResourceKey { kind, model };
+            let scope = scope.clone();
+            (RateKey { resource, scope }, amount)
+        })
+        .collect()
     }
 
     /// The claim's run begins at `from`; of an earlier period only what is in this one counts.
     pub fn begin(&mut self, rates: &Rates, claim: &Claim, from: Millis) {
         self.fold(rates, from);
-        for (kind, model, amount) in self.lanes_of(claim) {
-            let at = self.lane_mut(kind, model);
+        for (used, amount) in self.lanes_of(rates, claim) {
+            let at = self.lane_mut(used);
             let lane = &self.lanes[at];
             // A lane that was made just now stands at the period's beginning, and nothing runs in it.
             let until = if lane.running == 0 {
@@ -178,8 +189,8 @@ impl Meter {
     pub fn end(&mut self, rates: &Rates, claim: &Claim, from: Millis, to: Millis) {
         let to = to.max(from);
         self.fold(rates, to);
-        for (kind, model, amount) in self.lanes_of(claim) {
-            let at = self.lane_mut(kind, model);
+        for (used, amount) in self.lanes_of(rates, claim) {
+            let at = self.lane_mut(used);
             let lane = &self.lanes[at];
             let early = self.price(rates, lane, to.max(self.period.0), lane.until);
             let lane = &mut self.lanes[at];
@@ -197,7 +208,7 @@ impl Meter {
         let left = amount.saturating_sub(self.spent_parts(rates, now));
         let per_ms = self.lanes.iter().fold(0, |sum: u128, lane| {
             let rate = match self.purse {
-                Purse::Money => rates.at(lane.kind, lane.model.as_ref(), now).into(),
+                Purse::Money => rates.at(&lane.used, now).into(),
                 Purse::Cpu | Purse::Memory | Purse::Gpu => 1,
             };
             let more = u128::from(lane.running).saturating_mul(rate);

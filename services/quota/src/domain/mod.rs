@@ -106,7 +106,8 @@ impl Decider for Quota {
     type By = vocab::fact::Quota;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 6;
+    /// Up to 6 nothing said in which pool and cluster a claim runs: it is folded from the beginning.
+    const STATE_VERSION: u32 = 7;
 
     fn observe(&mut self, at: &At, input: Input<'_>) -> Result<(), IllegalEvent> {
         match input {
@@ -121,8 +122,7 @@ impl Decider for Quota {
                 self.set_budget(&change.account, &change.of, change.budget, at.now);
             }
             Input::RateSet(Applied { change, .. }) => {
-                let (price, from) = (change.micro_per_unit_hour, change.effective_from);
-                self.rates.set(&change.resource, price, from);
+                self.rates.set(change);
             }
             Input::AllocationRequested(fact) => {
                 let tenant = &fact.operation.tenant;

@@ -14,7 +14,9 @@ use super::{
 };
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use vocab::{AllocationNo, Millis, ModelGrant, NodeCapacity, QuotaFlags, QuotaResource, Token};
+use vocab::{
+    AllocationNo, Millis, ModelGrant, NodeCapacity, QuotaFlags, QuotaResource, RateScope, Token,
+};
 
 /// Models of the nodes that have GPUs; none: GPUs without a model's name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -22,11 +24,22 @@ pub(super) struct Fleet {
     nodes: BTreeMap<Token, Option<Token>>,
     /// How many nodes have them.
     models: BTreeMap<Option<Token>, u32>,
+    /// Pools and clusters of the nodes that have one.
+    places: BTreeMap<Token, RateScope>,
 }
 
 impl Fleet {
     /// The node is there, or is another now; whether it has a model that none had.
     pub fn register(&mut self, node: &Token, capacity: &NodeCapacity) -> bool {
+        let place = RateScope {
+            pool: capacity.label("pool").cloned(),
+            cluster: capacity.label("cluster").cloned(),
+            ..RateScope::default()
+        };
+        match place.is_all() {
+            true => drop(self.places.remove(node)),
+            false => drop(self.places.insert(node.clone(), place)),
+        }
         let model = capacity.gpu_model.as_ref();
         let model = (capacity.gpus > 0 || model.is_some()).then_some(model);
         let before = match model {
@@ -51,6 +64,11 @@ impl Fleet {
 
     pub fn model(&self, node: &Token) -> Option<&Token> {
         self.nodes.get(node)?.as_ref()
+    }
+
+    /// What a price depends on at a node.
+    pub fn place(&self, node: &Token) -> RateScope {
+        self.places.get(node).cloned().unwrap_or_default()
     }
 }
 

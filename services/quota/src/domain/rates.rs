@@ -1,77 +1,193 @@
-//! What the resource types cost, and since when.
+//! What the resource types cost, for whom and where, and since when.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use vocab::{Millis, ResourceKey, ResourceKind, Token};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound::{Excluded, Unbounded},
+};
+use vocab::{Millis, RateKey, RateRank, RateScope, fact::RateSet};
 
 /// Rates in millionths of the currency per billed unit and hour, by the moment from which they hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Rates(BTreeMap<ResourceKey, BTreeMap<Millis, u64>>);
+pub(super) struct Rates {
+    rates: BTreeMap<RateKey, BTreeMap<Millis, u64>>,
+    /// Of the rates that there are, the one that goes first in front.
+    ranks: BTreeSet<Reverse<RateRank>>,
+    scopes: Scopes,
+}
+
+/// The priority classes and places of claims, each once: a claim has a number and not four names. There are no more than
+/// priority classes, pools and clusters make, and so none is forgotten.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Scopes {
+    all: Vec<RateScope>,
+    numbers: BTreeMap<RateScope, ScopeNo>,
+}
+
+/// Of a claim: its priority class, and the pool and cluster of its node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ScopeNo(u32);
 
 impl Rates {
-    pub fn set(&mut self, resource: &ResourceKey, rate: u64, from: Millis) {
-        let rates = self.0.entry(resource.clone()).or_default();
-        rates.insert(from, rate);
+    pub fn set(&mut self, set: &RateSet) {
+        let key = set.key();
+        self.ranks.insert(Reverse(key.rank()));
+        let rates = self.rates.entry(key).or_default();
+        rates.insert(set.effective_from, set.micro_per_unit_hour);
     }
 
-    fn of(&self, key: &ResourceKey, at: Millis) -> Option<u64> {
-        let rates = self.0.get(key)?;
-        rates.range(..=at).next_back().map(|(_, rate)| *rate)
+    /// The number of a scope; there are less than 2^32 of them, as each takes more than a byte of memory.
+    pub fn enter(&mut self, scope: RateScope) -> ScopeNo {
+        let Scopes { all, numbers } = &mut self.scopes;
+        let next = ScopeNo(all.len() as u32);
+        let number = *numbers.entry(scope.clone()).or_insert(next);
+        if number == next {
+            all.push(scope);
+        }
+        number
     }
 
-    /// What a unit of it costs at a moment: the model's own rate goes before the rate of GPUs.
-    pub fn at(&self, kind: ResourceKind, model: Option<&Token>, at: Millis) -> u64 {
-        let key = |model: Option<&Token>| ResourceKey {
-            kind,
-            model: model.cloned(),
-        };
-        let own = model.and_then(|model| self.of(&key(Some(model)), at));
-        own.or_else(|| self.of(&key(None), at)).unwrap_or(0)
+    pub fn scope(&self, number: ScopeNo) -> RateScope {
+        let known = self.scopes.all.get(number.0 as usize);
+        known.cloned().unwrap_or_default()
+    }
+
+    /// Those that fit a use, the one that goes first in front.
+    fn fitting(&self, used: &RateKey) -> impl Iterator<Item = &BTreeMap<Millis, u64>> {
+        let ranks = self.ranks.iter();
+        ranks.filter_map(|Reverse(rank)| self.rates.get(&used.of_rank(*rank)?))
+    }
+
+    /// What a unit of it costs at a moment.
+    pub fn at(&self, used: &RateKey, at: Millis) -> u64 {
+        let mut in_force = self.fitting(used).filter_map(|rates| {
+            let (_, rate) = rates.range(..=at).next_back()?;
+            Some(*rate)
+        });
+        in_force.next().unwrap_or(0)
     }
 
     /// Rate × milliseconds over `[from, to)`.
-    pub fn over(
-        &self,
-        kind: ResourceKind,
-        model: Option<&Token>,
-        from: Millis,
-        to: Millis,
-    ) -> u128 {
+    pub fn over(&self, used: &RateKey, from: Millis, to: Millis) -> u128 {
         if from >= to {
             return 0;
         }
         let mut total = 0;
         let mut begin = from;
         while begin < to {
-            let end = self
-                .next_change(kind, model, begin)
-                .map_or(to, |at| at.min(to));
+            let end = self.next_change(used, begin).map_or(to, |at| at.min(to));
             let ms = u128::from(end.0.abs_diff(begin.0));
-            total += u128::from(self.at(kind, model, begin)) * ms;
+            total += u128::from(self.at(used, begin)) * ms;
             begin = end;
         }
         total
     }
 
-    fn next_change(
-        &self,
-        kind: ResourceKind,
-        model: Option<&Token>,
-        after: Millis,
-    ) -> Option<Millis> {
-        use std::ops::Bound::{Excluded, Unbounded};
-        let next = |model: Option<&Token>| {
-            let key = ResourceKey {
-                kind,
-                model: model.cloned(),
-            };
-            let rates = self.0.get(&key)?;
-            rates
-                .range((Excluded(after), Unbounded))
-                .next()
-                .map(|(at, _)| *at)
+    fn next_change(&self, used: &RateKey, after: Millis) -> Option<Millis> {
+        let next = |rates: &BTreeMap<Millis, u64>| {
+            let (at, _) = rates.range((Excluded(after), Unbounded)).next()?;
+            Some(*at)
         };
-        let own = model.and_then(|model| next(Some(model)));
-        own.into_iter().chain(next(None)).min()
+        self.fitting(used).filter_map(next).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use vocab::{ResourceKey, ResourceKind, Token};
+
+    fn name(letter: u8) -> Option<Token> {
+        (letter > 0).then(|| Token::new(["x", "y"][usize::from(letter) - 1]).unwrap())
+    }
+
+    /// Each name is none, or one of two.
+    fn keys() -> impl Strategy<Value = RateKey> {
+        (any::<bool>(), [0..3u8, 0..3, 0..3, 0..3, 0..3]).prop_map(|(gpu, names)| {
+            let [tenant, priority_class, pool, cluster, model] = names.map(name);
+            let kind = [ResourceKind::Cpu, ResourceKind::Gpu][usize::from(gpu)];
+            let model = model.filter(|_| gpu);
+            RateKey {
+                resource: ResourceKey { kind, model },
+                scope: RateScope {
+                    tenant,
+                    priority_class,
+                    pool,
+                    cluster,
+                },
+            }
+        })
+    }
+
+    /// Whether the rate fits the use, and what it names.
+    fn named(rate: &RateKey, used: &RateKey) -> Option<[bool; 5]> {
+        let names = |key: &RateKey| {
+            let RateScope {
+                tenant,
+                priority_class,
+                pool,
+                cluster,
+            } = key.scope.clone();
+            [
+                tenant,
+                priority_class,
+                pool,
+                cluster,
+                key.resource.model.clone(),
+            ]
+        };
+        let (rate_names, used_names) = (names(rate), names(used));
+        let mut both = rate_names.iter().zip(&used_names);
+        let fits = rate.resource.kind == used.resource.kind
+            && both.all(|(name, is)| name.is_none() || name == is);
+        fits.then(|| rate_names.map(|name| name.is_some()))
+    }
+
+    proptest! {
+        #[test]
+        fn the_price_of_each_millisecond_is_that_of_the_first_rate_that_fits(
+            said in prop::collection::vec((keys(), 0..30i64, 1..1000u64), 0..12),
+            used in keys(),
+            (from, to) in (0..40i64, 0..40i64),
+        ) {
+            let mut rates = Rates::default();
+            for (key, from, micro_per_unit_hour) in &said {
+                rates.set(&RateSet {
+                    resource: key.resource.clone(),
+                    micro_per_unit_hour: *micro_per_unit_hour,
+                    effective_from: Millis(*from),
+                    scope: key.scope.clone(),
+                });
+            }
+            let at = |ms: i64| {
+                let fitting = said.iter().enumerate().filter_map(|(no, (key, from, rate))| {
+                    let names = named(key, &used).filter(|_| *from <= ms)?;
+                    Some(((names, *from, no), *rate))
+                });
+                fitting.max_by_key(|(order, _)| *order).map_or(0, |(_, rate)| rate)
+            };
+            for ms in 0..40 {
+                prop_assert_eq!(rates.at(&used, Millis(ms)), at(ms));
+            }
+            let sum: u128 = (from..to).map(|ms| u128::from(at(ms))).sum();
+            prop_assert_eq!(rates.over(&used, Millis(from), Millis(to)), sum);
+        }
+    }
+
+    #[test]
+    fn a_scope_has_one_number() {
+        let mut rates = Rates::default();
+        let scope = |letter| RateScope {
+            pool: name(letter),
+            ..RateScope::default()
+        };
+        let numbers = [0, 1, 0, 2, 1].map(|letter| rates.enter(scope(letter)));
+        assert_eq!(numbers, [0, 1, 0, 2, 1].map(ScopeNo));
+        assert_eq!(
+            numbers.map(|no| rates.scope(no)),
+            [0, 1, 0, 2, 1].map(scope)
+        );
     }
 }

@@ -9,7 +9,8 @@ use super::{
 use ledger::IllegalEvent;
 use std::fmt;
 use vocab::{
-    Account, AllocationNo, AllocationSpec, At, Millis, NodeCapacity, TenantSettings, Token,
+    Account, AllocationNo, AllocationSpec, At, Millis, NodeCapacity, RateScope, TenantSettings,
+    Token,
 };
 
 impl Quota {
@@ -42,6 +43,10 @@ impl Quota {
             gang: gang.map(|gang| self.gangs.join(path.tenant(), gang, allocation)),
             again: false,
             model: None,
+            scope: self.rates.enter(RateScope {
+                priority_class: spec.priority_class.clone(),
+                ..RateScope::default()
+            }),
             stage: Stage::Asked,
         };
         self.claims.insert(allocation, claim);
@@ -50,7 +55,7 @@ impl Quota {
         Ok(())
     }
 
-    /// The model of the node's GPUs says what they count on and what they cost.
+    /// The model of the node's GPUs says what they count on; with the node's pool and cluster, what they cost.
     pub(super) fn place(
         &mut self,
         at: &At,
@@ -68,6 +73,10 @@ impl Quota {
             if claim.amount(ResourceId::GPU) > 0 {
                 claim.model = model;
             }
+            claim.scope = self.rates.enter(RateScope {
+                priority_class: self.rates.scope(claim.scope).priority_class,
+                ..self.fleet.place(node)
+            });
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use super::{
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, fmt};
-use vocab::{AllocationNo, Millis, Numbered, PendingGroupNo, RunState, Token};
+use vocab::{AllocationNo, Millis, Numbered, PendingGroupNo, RunExit, RunState, Token};
 
 /// An allocation that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,17 +24,63 @@ pub struct Live {
     pub gang: Option<GangNo>,
     pub job_set: JobSetNo,
     pub retries_left: u8,
-    /// How often it was queued again because a run failed.
+    /// How often it was queued again because a run failed, or a node did not take it.
     pub failures: u8,
     pub never_requeue: bool,
     /// Its quota is counted by the model of its GPUs: after a run it asks for quota again.
     pub by_model: bool,
-    /// Its last run failed there: another is better.
-    pub avoid: Option<NodeNo>,
+    pub avoided: Avoided,
     pub requested: Millis,
     /// 0: not known.
     pub run_time_ms: u64,
     pub phase: Phase,
+}
+
+/// The nodes where a run of it failed last, or that did not take it: others are better. In a snapshot it reads as the one
+/// node of earlier versions, or none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<NodeNo>", into = "Vec<NodeNo>")]
+pub struct Avoided(Option<Box<Few>>);
+
+/// Most allocations avoid none, so that a pointer is all that they need.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Few(Vec<NodeNo>);
+
+impl From<Vec<NodeNo>> for Avoided {
+    fn from(nodes: Vec<NodeNo>) -> Self {
+        Self((!nodes.is_empty()).then(|| Box::new(Few(nodes))))
+    }
+}
+
+impl From<Avoided> for Vec<NodeNo> {
+    fn from(Avoided(few): Avoided) -> Self {
+        few.map(|few| few.0).unwrap_or_default()
+    }
+}
+
+impl Avoided {
+    /// More than these have most likely recovered by the time that the next is tried.
+    const MOST: usize = 4;
+
+    fn nodes(&self) -> &[NodeNo] {
+        self.0.as_deref().map_or(&[], |few| &few.0)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub fn contains(&self, node: NodeNo) -> bool {
+        self.nodes().contains(&node)
+    }
+
+    /// The newest comes last, and takes the place of the oldest when there are too many.
+    fn add(&mut self, node: NodeNo) {
+        let others = self.nodes().iter().filter(|other| **other != node);
+        let mut nodes: Vec<NodeNo> = others.copied().chain([node]).collect();
+        nodes.drain(..nodes.len().saturating_sub(Self::MOST));
+        *self = nodes.into();
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,13 +114,32 @@ pub struct Binding {
     pub stop: Option<Stop>,
 }
 
+/// What a node has said of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Report {
+    pub state: RunState,
+    pub at: Millis,
+    pub exit: Option<RunExit>,
+}
+
 /// What a node has said of a run, in order. Most often it is one thing, which takes no memory of its own.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Vec<(RunState, Millis)>", into = "Vec<(RunState, Millis)>")]
+#[serde(from = "Vec<(Said, Millis)>", into = "Vec<(Said, Millis)>")]
 pub struct Reports {
-    first: Option<(RunState, Millis)>,
+    first: Option<Report>,
     /// None if there is no first.
-    more: Vec<(RunState, Millis)>,
+    more: Vec<Report>,
+}
+
+/// A report in a snapshot. Those without an exit are as they were before there were any: `RunState`, and its moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Said {
+    Started,
+    Finished,
+    Failed,
+    Rejected,
+    Stopped,
+    Exited(RunState, RunExit),
 }
 
 impl Reports {
@@ -82,15 +147,15 @@ impl Reports {
         self.first.is_none()
     }
 
-    pub fn iter(&self) -> impl Iterator<Item = &(RunState, Millis)> {
+    pub fn iter(&self) -> impl Iterator<Item = &Report> {
         self.first.iter().chain(&self.more)
     }
 
-    pub fn first(&self) -> Option<(RunState, Millis)> {
+    pub fn first(&self) -> Option<Report> {
         self.first
     }
 
-    fn push(&mut self, report: (RunState, Millis)) {
+    fn push(&mut self, report: Report) {
         match self.first {
             None => self.first = Some(report),
             Some(_) => self.more.push(report),
@@ -105,17 +170,36 @@ impl Reports {
     }
 }
 
-impl From<Vec<(RunState, Millis)>> for Reports {
-    fn from(reports: Vec<(RunState, Millis)>) -> Self {
+impl From<Vec<(Said, Millis)>> for Reports {
+    fn from(reports: Vec<(Said, Millis)>) -> Self {
         let mut all = Self::default();
-        reports.into_iter().for_each(|report| all.push(report));
+        for (said, at) in reports {
+            let (state, exit) = match said {
+                Said::Started => (RunState::Started, None),
+                Said::Finished => (RunState::Finished, None),
+                Said::Failed => (RunState::Failed, None),
+                Said::Rejected => (RunState::Rejected, None),
+                Said::Stopped => (RunState::Stopped, None),
+                Said::Exited(state, exit) => (state, Some(exit)),
+            };
+            all.push(Report { state, at, exit });
+        }
         all
     }
 }
 
-impl From<Reports> for Vec<(RunState, Millis)> {
+impl From<Reports> for Vec<(Said, Millis)> {
     fn from(reports: Reports) -> Self {
-        reports.iter().copied().collect()
+        let said = |report: &Report| match (report.exit, report.state) {
+            (Some(exit), state) => Said::Exited(state, exit),
+            (None, RunState::Started) => Said::Started,
+            (None, RunState::Finished) => Said::Finished,
+            (None, RunState::Failed) => Said::Failed,
+            (None, RunState::Rejected) => Said::Rejected,
+            (None, RunState::Stopped) => Said::Stopped,
+        };
+        let reports = reports.iter();
+        reports.map(|report| (said(report), report.at)).collect()
     }
 }
 
@@ -156,6 +240,12 @@ impl Binding {
 }
 
 impl Live {
+    /// Its run on this node did not succeed, or has not begun.
+    pub fn failed_on(&mut self, node: NodeNo) {
+        self.failures = self.failures.saturating_add(1);
+        self.avoided.add(node);
+    }
+
     pub fn binding(&self) -> Option<&Binding> {
         match &self.phase {
             Phase::Held(binding) => Some(binding),
@@ -282,7 +372,7 @@ impl Allocations {
     }
 
     /// A report counts only from the node that holds the allocation; anything else is late.
-    pub fn report(&mut self, no: AllocationNo, node: NodeNo, report: (RunState, Millis)) {
+    pub fn report(&mut self, no: AllocationNo, node: NodeNo, report: Report) {
         if let Some(Phase::Held(binding)) = self.live.get_mut(&no).map(|live| &mut live.phase)
             && binding.node == node
         {

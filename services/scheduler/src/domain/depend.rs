@@ -112,6 +112,7 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
             allocation,
             cause: EndCause::DependencyFailed,
             at: draft.now,
+            exit: None,
         };
         draft.emit(state, ended);
     }

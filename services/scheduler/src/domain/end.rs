@@ -9,7 +9,7 @@ use crate::domain::Written;
 use ledger::Draft;
 use vocab::fact::{AllocationEnded, AllocationRequeued, AllocationStarted};
 use vocab::{
-    AllocationNo, EndCause, Millis, RunState, SchedulingPolicy,
+    AllocationNo, EndCause, Millis, RunExit, RunState, SchedulingPolicy,
     sabotage::{self, Bug},
 };
 
@@ -29,8 +29,11 @@ pub(super) fn decide_lost(state: &mut Scheduler, draft: &mut Draft) {
         let event = over(
             (&state.allocations, &state.settings),
             allocation,
-            EndCause::NodeLost,
-            at,
+            Over {
+                cause: EndCause::NodeLost,
+                at,
+                exit: None,
+            },
             draft.now,
         );
         draft.emit(state, event);
@@ -47,11 +50,11 @@ pub(super) fn decide_reports(state: &mut Scheduler, draft: &mut Draft) {
             // `reported` holds only what is on a node: it is filled there, and emptied when the run is over.
             return;
         };
-        let Some((report, at)) = binding.reports.first() else {
+        let Some(report) = binding.reports.first() else {
             return;
         };
-        let at = binding.moment(at, draft.now);
-        let cause = match report {
+        let at = binding.moment(report.at, draft.now);
+        let cause = match report.state {
             RunState::Started => {
                 draft.emit(state, AllocationStarted { allocation, at });
                 continue;
@@ -67,8 +70,11 @@ pub(super) fn decide_reports(state: &mut Scheduler, draft: &mut Draft) {
         let event = over(
             (&state.allocations, &state.settings),
             allocation,
-            cause,
-            at,
+            Over {
+                cause,
+                at,
+                exit: report.exit,
+            },
             draft.now,
         );
         draft.emit(state, event);
@@ -79,12 +85,18 @@ fn runs_again(binding: &Binding) -> bool {
     sabotage::armed(Bug::FinishedRunsAgain) && binding.preempted()
 }
 
+/// How and when a run was over.
+struct Over {
+    cause: EndCause,
+    at: Millis,
+    exit: Option<RunExit>,
+}
+
 /// What becomes of an allocation whose run is over.
 fn over(
     (allocations, settings): (&Allocations, &Settings),
     allocation: AllocationNo,
-    cause: EndCause,
-    at: Millis,
+    Over { cause, at, exit }: Over,
     now: Millis,
 ) -> Written {
     let live = allocations.get(&allocation);
@@ -98,12 +110,14 @@ fn over(
                 cause,
                 settings.policy(),
             ))),
+            exit,
         }
         .into(),
         _ => AllocationEnded {
             allocation,
             cause,
             at,
+            exit,
         }
         .into(),
     }
@@ -113,8 +127,11 @@ fn over(
 fn again(live: &Live, binding: &Binding, cause: EndCause) -> bool {
     match cause {
         EndCause::NodeLost | EndCause::Preempted => !live.never_requeue && !binding.cancelled(),
-        EndCause::Failed | EndCause::RejectedByNode => {
-            live.retries_left > 0 && !binding.cancelled()
+        EndCause::Failed => live.retries_left > 0 && !binding.cancelled(),
+        // It goes back as it came: that is no try. One that had begun there has run, though.
+        EndCause::RejectedByNode => {
+            let has_run = binding.started.is_some();
+            !(binding.cancelled() || live.never_requeue && has_run)
         }
         EndCause::Finished | EndCause::Cancelled | EndCause::DependencyFailed => false,
     }

@@ -2,7 +2,7 @@
 
 use super::{
     Scheduler,
-    allocation::{Binding, Live, Phase, Reports, Stop},
+    allocation::{Avoided, Binding, Live, Phase, Report, Reports, Stop},
     class::SchedulingKey,
     preempt::Epoch,
 };
@@ -36,7 +36,7 @@ impl Scheduler {
             failures: 0,
             never_requeue: spec.restart.never,
             by_model: false,
-            avoid: None,
+            avoided: Avoided::default(),
             requested: at.now,
             run_time_ms: spec.run_time_ms,
             phase: Phase::AwaitingQuota(None),
@@ -48,7 +48,11 @@ impl Scheduler {
 
     pub(super) fn report(&mut self, fact: &RunReported) {
         if let Some(node) = self.fleet.find(&fact.node) {
-            let report = (fact.state, fact.at);
+            let report = Report {
+                state: fact.state,
+                at: fact.at,
+                exit: fact.exit,
+            };
             self.allocations.report(fact.allocation, node, report);
         }
     }
@@ -378,11 +382,11 @@ impl Scheduler {
             return Ok(());
         };
         match cause {
-            EndCause::Failed | EndCause::RejectedByNode => {
+            EndCause::Failed => {
                 live.retries_left = live.retries_left.saturating_sub(1);
-                live.failures = live.failures.saturating_add(1);
-                live.avoid = Some(node);
+                live.failed_on(node);
             }
+            EndCause::RejectedByNode => live.failed_on(node),
             _ => {}
         }
         let pause = (fact.not_before > now).then_some(fact.not_before);

@@ -162,7 +162,12 @@ impl Decider for Scheduler {
     type By = vocab::fact::Scheduler;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 9;
+    const STATE_VERSION: u32 = 10;
+
+    /// Reports without an exit are as they were.
+    fn upgrade(version: u32, state: &[u8]) -> Option<Self> {
+        (version == 9).then(|| ledger::decode_state(state))?
+    }
 
     fn observe(&mut self, at: &At, input: Input<'_>) -> Result<(), IllegalEvent> {
         match input {

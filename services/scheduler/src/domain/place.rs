@@ -2,7 +2,7 @@
 
 use super::{
     Scheduler,
-    allocation::Live,
+    allocation::{Avoided, Live},
     aside::Aside,
     class::{Class, ClassNo, SchedulingKeyNo},
     fair::Share,
@@ -113,8 +113,8 @@ impl Scheduler {
                     .is_none_or(|others| others.keep_off(node).is_none())
                 && minding.let_it_come_to(node)
         };
-        let look = |not: Option<NodeNo>, best: &mut Best| {
-            let may = |node| Some(node) != not && may(node);
+        let look = |not: &Avoided, best: &mut Best| {
+            let may = |node| !not.contains(node) && may(node);
             fleet.best(&wanted, best, may);
             for node in fleet.aside().iter().copied() {
                 let there = fleet.node(node);
@@ -126,10 +126,10 @@ impl Scheduler {
                 }
             }
         };
-        look(live.avoid, &mut best);
-        if best.nodes().is_empty() && live.avoid.is_some() {
+        look(&live.avoided, &mut best);
+        if best.nodes().is_empty() && !live.avoided.is_empty() {
             // A node that a run failed on is better than none.
-            look(None, &mut best);
+            look(&Avoided::default(), &mut best);
         }
         best
     }

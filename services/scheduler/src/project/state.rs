@@ -5,7 +5,7 @@ use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
 use vocab::{
     AllocationNo, At, EndCause, GpuShares, LifeFact, Millis, PendingGroupNo, PreemptionCause,
-    Refusal, Stage, Token, WaitingReason,
+    Refusal, RunExit, Stage, Token, WaitingReason,
 };
 
 /// The states carry what they need, so that no row can be written that could not be.
@@ -39,6 +39,7 @@ pub enum AllocationState {
         place: Option<Place>,
         cause: EndCause,
         at: Millis,
+        exit: Option<RunExit>,
     },
     Denied {
         refusal: Refusal,
@@ -181,6 +182,7 @@ impl AllocationState {
                 place: self.into_place(),
                 cause: fact.cause,
                 at: fact.at,
+                exit: fact.exit,
             },
             LifeFact::QuotaReserved(_) => Self::queued(at, None),
             LifeFact::AllocationRequeued(fact) => {

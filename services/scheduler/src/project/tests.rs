@@ -69,6 +69,7 @@ fn event(step: &str) -> Event {
             allocation,
             cause,
             at: Millis(200),
+            exit: None,
         })
     };
     let requeued = |cause, not_before| {
@@ -77,6 +78,7 @@ fn event(step: &str) -> Event {
             cause,
             at: Millis(150),
             not_before: Millis(not_before),
+            exit: None,
         })
     };
     let asked = |ask| {

@@ -174,6 +174,7 @@ fn view(found: &Allocation, reason: Option<WaitingReason>, lsn: Lsn) -> Allocati
             cause: cause.number(),
             started_ms: ms(found.started_at),
             ended_ms: ms(found.ended_at),
+            exit: found.exit.map(|exit| exit.to_prost()),
         }),
         lsn: lsn.0,
         queue: found.queue.clone(),

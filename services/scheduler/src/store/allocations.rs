@@ -12,7 +12,7 @@ use table::{Read, Table};
 use uuid::Uuid;
 use vocab::{
     AllocationId, CellNo, EndCause, GpuShare, GpuShares, Lsn, Millis, PendingGroupNo, QosClass,
-    Refusal, Rule, Stage, Token, WaitingReason,
+    Refusal, Rule, RunExit, Stage, Token, WaitingReason,
 };
 
 /// Every allocation that is not over, as the ledger has it. One that is over is in `ended_allocations`; most are over before
@@ -296,6 +296,8 @@ pub struct Allocation {
     pub attempts: i32,
     pub last_end_cause: Option<EndCause>,
     pub end_cause: Option<EndCause>,
+    /// How the command of its last run ended.
+    pub exit: Option<RunExit>,
     pub requested_at: Millis,
     pub placed_at: Option<Millis>,
     pub started_at: Option<Millis>,
@@ -412,6 +414,7 @@ impl TryFrom<Live> for Allocation {
             attempts: row.attempts,
             last_end_cause: Option::read(row.last_end_cause, "last_end_cause")?,
             end_cause: None,
+            exit: None,
             requested_at: row.requested_at.into(),
             placed_at: row.placed_at.map(Millis::from),
             started_at: row.started_at.map(Millis::from),

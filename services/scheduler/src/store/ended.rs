@@ -11,7 +11,7 @@ use table::{PgType, Read, RowError, Table, Value, types};
 use uuid::Uuid;
 use vocab::{
     AllocationId, AllocationSpec, CellNo, EndCause, GpuShares, Lsn, Millis, NamedSpec, Refusal,
-    Rule, Stage, Token,
+    Rule, RunExit, Stage, Token,
 };
 use wire::Message;
 
@@ -64,7 +64,7 @@ pub struct Record<'a> {
     /// What it asked for, with its last priority: the message `AllocationSpec` of the contract.
     spec: AsMessage<'a>,
     /// What else is known of it: field 1 for each device of its last place, 2 how often it was queued again, 3 what ended
-    /// the run before the last time, 4 the refusal by quota.
+    /// the run before the last time, 4 the refusal by quota, 5 how the command of the last run ended.
     rest: Vec<u8>,
     /// What is said of every allocation, once: its first placement, its end or its denial. Field 1 for each, of a message
     /// with `position`, `at_ms` and `fact`, as a row of `explanations` has them.
@@ -106,14 +106,18 @@ struct Rest {
     last_end_cause: Option<EndCause>,
     #[wire(4)]
     refusal: Option<Refusal>,
+    #[wire(5)]
+    exit: Option<RunExit>,
 }
 
 impl<'a> Record<'a> {
     /// None: it is not over. `said` is what was said of it before the batch.
     fn of(cell: CellNo, Written { row, told, .. }: &'a Written, said: &'a [u8]) -> Option<Self> {
-        let (end_cause, ended_at) = match &row.state {
-            AllocationState::Ended { cause, at, .. } => (Some(*cause), *at),
-            AllocationState::Denied { at, .. } => (None, *at),
+        let (end_cause, exit, ended_at) = match &row.state {
+            AllocationState::Ended {
+                cause, at, exit, ..
+            } => (Some(*cause), *exit, *at),
+            AllocationState::Denied { at, .. } => (None, None, *at),
             AllocationState::Requested { .. }
             | AllocationState::Queued { .. }
             | AllocationState::Nominated { .. }
@@ -126,6 +130,7 @@ impl<'a> Record<'a> {
             attempts: row.attempts,
             last_end_cause: row.last_cause,
             refusal: refusal.cloned(),
+            exit,
         };
         Some(Self {
             allocation_id: row.allocation.id(cell).0,
@@ -232,6 +237,7 @@ impl TryFrom<Ended> for Allocation {
             attempts: rest.attempts.try_into().unwrap_or(i32::MAX),
             last_end_cause: rest.last_end_cause,
             end_cause: Option::read(row.end_cause, "end_cause")?,
+            exit: rest.exit,
             requested_at: row.requested_at.into(),
             placed_at: row.placed_at.map(Millis::from),
             started_at: row.started_at.map(Millis::from),

@@ -258,6 +258,7 @@ async fn every_fact_is_read_as_it_was_written() {
             cause: EndCause::Failed,
             at,
             not_before: Millis(T0_MS + 60_000),
+            exit: None,
         }
         .into(),
         placed(one).into(),
@@ -265,6 +266,7 @@ async fn every_fact_is_read_as_it_was_written() {
             allocation: one,
             cause: EndCause::DependencyFailed,
             at: moment(Lsn(100)),
+            exit: None,
         }
         .into(),
     ];
@@ -303,6 +305,7 @@ async fn a_preemption_says_what_it_freed_and_names_no_other_tenants_allocation()
         cause: EndCause::Preempted,
         at: stopped,
         not_before: stopped,
+        exit: None,
     });
     cell.say(requeued).await;
     let found = cell.preemptions("t").await;

@@ -134,6 +134,7 @@ fn ended(place: Option<Place>) -> AllocationState {
         place,
         cause: EndCause::NodeLost,
         at: Millis(1_700_000_000_009),
+        exit: None,
     }
 }
 

@@ -4,8 +4,8 @@ use super::{Admission, Written};
 use crate::{
     Account, AdvanceReservation, AllocationNo, AllocationSpec, Budget, BudgetOf, EventNo, Limits,
     Millis, Month, NodeApproval, Operation, PriorityClass, PriorityTarget, QueueSettings,
-    QuotaResource, Refusal, ResourceAsk, ResourceKey, SchedulingPolicy, Slot, TenantSettings,
-    Token, Validity,
+    QuotaResource, RateKey, RateScope, Refusal, ResourceAsk, ResourceKey, SchedulingPolicy, Slot,
+    TenantSettings, Token, Validity,
 };
 use serde::{Deserialize, Serialize};
 use wire::raw::{each_field, finish};
@@ -70,6 +70,18 @@ pub struct RateSet {
     pub micro_per_unit_hour: u64,
     #[wire(3, name = "effective_from_ms")]
     pub effective_from: Millis,
+    #[wire(flatten(tenant = 4, priority_class = 5, pool = 6, cluster = 7))]
+    pub scope: RateScope,
+}
+
+impl RateSet {
+    /// What it is for.
+    pub fn key(&self) -> RateKey {
+        RateKey {
+            resource: self.resource.clone(),
+            scope: self.scope.clone(),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]

@@ -1,6 +1,6 @@
 //! What node-heartbeat records: which nodes there are, and what their agents say of runs.
 
-use crate::{AllocationNo, Millis, NodeCapacity, RunState, Token};
+use crate::{AllocationNo, Millis, NodeCapacity, RunExit, RunState, Token};
 use serde::{Deserialize, Serialize};
 
 /// Ready from here on, with this capacity.
@@ -80,4 +80,6 @@ pub struct RunReported {
     pub state: RunState,
     #[wire(4, name = "at_ms")]
     pub at: Millis,
+    #[wire(5)]
+    pub exit: Option<RunExit>,
 }

@@ -3,8 +3,8 @@
 use crate::spec::ResourceAmount;
 use crate::{
     AllocationNo, CancelVerdict, Candidates, EndCause, EventNo, Filter, GpuShares, LeaseNo, Millis,
-    PendingGroupNo, PlacementPolicy, PreemptionCause, Refusal, ResourceAnswer, ResourceKind, Slot,
-    Token, WaitingReason,
+    PendingGroupNo, PlacementPolicy, PreemptionCause, Refusal, ResourceAnswer, ResourceKind,
+    RunExit, Slot, Token, WaitingReason,
 };
 use serde::{Deserialize, Serialize};
 
@@ -107,6 +107,8 @@ pub struct AllocationRequeued {
     pub at: Millis,
     #[wire(4, name = "not_before_ms")]
     pub not_before: Millis,
+    #[wire(5)]
+    pub exit: Option<RunExit>,
 }
 
 /// The nodes of an advance reservation; empty when there are too few, or it was taken back or is over.
@@ -142,6 +144,9 @@ pub struct AllocationEnded {
     pub cause: EndCause,
     #[wire(3, name = "at_ms")]
     pub at: Millis,
+    /// Of its last run.
+    #[wire(4)]
+    pub exit: Option<RunExit>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]

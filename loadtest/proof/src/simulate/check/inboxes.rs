@@ -17,7 +17,7 @@ use crate::simulate::process::Orders;
 use due::Due;
 use message::{Read, slot_of};
 use rates::Rates;
-use schemas::v1::{self, event::Kind};
+use schemas::v1::{self, event::Kind, request::Verb};
 use std::{
     collections::{BTreeMap, BTreeSet},
     iter::Peekable,
@@ -41,6 +41,7 @@ pub struct Inboxes {
 }
 
 pub const OPERATOR: &str = "_operator";
+const NOT_SUPPORTED: i32 = 18;
 const OPERATION_CONFLICT: i32 = 6;
 
 /// An operation, and where it was decided or not.
@@ -314,6 +315,12 @@ impl Checker {
                 self.keep(&of, Window::Ms(at.now));
                 at.no
             }
+            (Due::Accepted, Kind::OperationRefused(_))
+                if refused_by(kind) == Some(NOT_SUPPORTED) && self.may_lack_the_level(&of) =>
+            {
+                self.keep(&of, Window::Ms(at.now));
+                at.no
+            }
             (Due::Accepted, _) => {
                 let window = self.accepted(&of, kind)?;
                 self.keep(&of, window);
@@ -327,6 +334,20 @@ impl Checker {
             answer: Answer::Recorded(answer),
         });
         Ok(())
+    }
+
+    /// Rates have scopes from a later feature level on, and a leader hears some time later that the level was raised.
+    fn may_lack_the_level(&self, of: &Operation) -> bool {
+        let Some(Verb::SetRate(rate)) = &of.read.verb else {
+            return false;
+        };
+        let scope = [
+            &rate.tenant,
+            &rate.priority_class,
+            &rate.pool,
+            &rate.cluster,
+        ];
+        self.first_level_through > 0 && scope.iter().any(|name| !name.is_empty())
     }
 
     /// The event says whose operation it is.

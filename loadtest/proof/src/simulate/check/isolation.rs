@@ -89,6 +89,7 @@ impl Cell {
                 node,
                 state: RunState::Stopped,
                 at: now,
+                exit: None,
             });
             let no = self.next;
             self.next += 1;
@@ -255,6 +256,7 @@ fn shared(cell: &Cell, random: &mut Seeded) -> Vec<Event> {
                 node: cell.scheduler.nodes()[hold.node.0 as usize].name.clone(),
                 state: RunState::Finished,
                 at: Millis(0),
+                exit: None,
             }));
         }
     }

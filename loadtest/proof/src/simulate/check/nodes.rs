@@ -40,6 +40,7 @@ pub struct Reported {
     pub lsn: u64,
     pub state: i32,
     pub at_ms: i64,
+    pub exit: Option<v1::RunExit>,
 }
 
 #[derive(Debug)]
@@ -172,12 +173,12 @@ impl Checker {
                     self.registered(at, &handled, e, step)?;
                 }
                 Kind::NodeLost(e) => {
-                    let next = kinds.get(index + 1).map(|(_, kind)| *kind);
-                    let again = match next {
+                    let rest = kinds[index + 1..].iter().map(|(_, kind)| *kind);
+                    let next = rest.skip_while(|kind| matches!(kind, Kind::NodeForgotten(_)));
+                    let again = match next.into_iter().next() {
                         Some(Kind::NodeRegistered(n)) => {
                             n.node == e.node && n.incarnation > e.incarnation
                         }
-                        Some(Kind::NodeForgotten(n)) => n.node == e.node,
                         _ => false,
                     };
                     self.lost(at, frame, e, again)?;
@@ -195,13 +196,16 @@ impl Checker {
         }
     }
 
-    /// Whoever decides has forgotten all of whom it had read that they are to be forgotten.
+    /// Whoever decides has forgotten all of whom it had read that they are to be forgotten, but for those that may still run what
+    /// they were given.
     fn nobody_is_left_to_forget(&self, at: &Place) -> Result<(), Violation> {
         let left = self.settings.forgotten(at).find(|(node, set)| {
+            let there = self.nodes.now(node).is_some_and(|known| known.ready);
             let history = self.nodes.history.get(*node).into_iter().flatten();
             let before = history.rev().find(|(lsn, _)| lsn < set);
             let since = self.nodes.forgotten.get(*node);
-            before.is_some_and(|(_, known)| known.boot != 0) && since.is_none_or(|lsn| lsn < set)
+            let known = before.is_some_and(|(_, known)| known.boot != 0);
+            !there && known && since.is_none_or(|lsn| lsn < set)
         });
         at.rule(left.is_none(), Invariant::Outcome, || {
             format!("{left:?} was to be forgotten")
@@ -280,7 +284,7 @@ impl Checker {
         })?;
         if !again {
             let life = (&e.node[..], e.incarnation);
-            let renewed = self.last_renewal(frame, life, e.last_seen_ms);
+            let renewed = self.renewed(at, frame, life, e.last_seen_ms);
             let late = renewed.is_some_and(|ms| at.now > ms + self.limits.lease_ms);
             at.rule(late, Invariant::Expiry, || {
                 let lease = self.limits.lease_ms;
@@ -297,6 +301,13 @@ impl Checker {
         Ok(())
     }
 
+    /// When the node's lease was renewed last; that of one that is to be forgotten is not any more.
+    fn renewed(&self, at: &Place, frame: &Frame, life: (&str, u64), seen_ms: i64) -> Option<i64> {
+        let renewed = self.last_renewal(frame, life, seen_ms);
+        let to_go = self.settings.forgotten(at).any(|(node, _)| node == life.0);
+        renewed.map(|ms| if to_go { seen_ms } else { ms })
+    }
+
     fn suspected(
         &mut self,
         at: &Place,
@@ -307,7 +318,7 @@ impl Checker {
         let there = before
             .filter(|known| known.ready && !known.suspect && known.incarnation == e.incarnation);
         let life = (&e.node[..], e.incarnation);
-        let renewed = self.last_renewal(frame, life, e.last_seen_ms);
+        let renewed = self.renewed(at, frame, life, e.last_seen_ms);
         let half = self.limits.lease_ms / 2;
         let late = renewed.is_some_and(|ms| at.now > ms + half);
         at.rule(late, Invariant::Expiry, || {
@@ -413,7 +424,7 @@ impl Checker {
                 && runs(report).iter().any(|run| {
                     let over = [FINISHED_OK, FAILED_RUN, REJECTED].contains(&run.phase);
                     let same = run.phase == e.state || over && e.state == RUN_STOPPED;
-                    same && run.allocation_id.ends_with(&id_end)
+                    same && run.exit == e.exit && run.allocation_id.ends_with(&id_end)
                 })
         });
         // No agent knows of a stop before the scheduler has decided it.
@@ -436,6 +447,7 @@ impl Checker {
             lsn: at.lsn,
             state: e.state,
             at_ms: e.at_ms,
+            exit: e.exit,
         };
         let reports = if e.state == RUN_STARTED {
             &mut self.nodes.started

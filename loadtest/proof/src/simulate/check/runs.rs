@@ -49,6 +49,14 @@ impl Known {
             _ => false,
         }
     }
+
+    /// How the command of the run ended that is over by `cause`.
+    fn exit(&self, a: &Allocation, cause: i32) -> Option<v1::RunExit> {
+        match a.hold.is_some() && cause != NODE_LOST {
+            true => self.report.and_then(|report| report.exit),
+            false => None,
+        }
+    }
 }
 
 /// Whether what is over by this is to be queued again.
@@ -57,9 +65,11 @@ fn again(a: &Allocation, cause: i32) -> bool {
         .hold
         .as_ref()
         .is_some_and(|hold| hold.stop == Some(Stop::Cancelled));
+    let began = a.hold.as_ref().is_some_and(|hold| hold.started.is_some());
     match cause {
         NODE_LOST | PREEMPTED => !cancelled && !a.demand.never_requeue,
-        FAILED | REJECTED => !cancelled && a.retried < a.demand.retries,
+        FAILED => !cancelled && a.retried < a.demand.retries,
+        REJECTED => !(cancelled || a.demand.never_requeue && began),
         _ => false,
     }
 }
@@ -178,11 +188,12 @@ impl Checker {
         let legal = a.hold.is_some()
             && known.is_cause(a, e.cause, e.at_ms)
             && again(a, e.cause)
+            && e.exit == known.exit(a, e.cause)
             && e.not_before_ms >= at.now;
         at.rule(legal, Invariant::Terminal, || {
             format!("{e:?} with report {:?}: {a:?}", known.report)
         })?;
-        a.retried += u64::from(matches!(e.cause, FAILED | REJECTED));
+        a.retried += u64::from(e.cause == FAILED);
         a.not_before = e.not_before_ms;
         // This tells it that it waits.
         a.waiting = true;
@@ -207,6 +218,7 @@ impl Checker {
             (None, DEPENDENCY_FAILED) => doomed,
             (None, _) => false,
         };
+        let cause_holds = cause_holds && e.exit == known.exit(a, e.cause);
         at.rule(cause_holds, Invariant::Terminal, || {
             let (cause, report) = (e.cause, known.report);
             format!("{no} ended by cause {cause} with report {report:?}: {a:?}")

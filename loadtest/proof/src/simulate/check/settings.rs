@@ -181,7 +181,11 @@ fn asked(verb: &Verb) -> Option<(Key, Option<u64>)> {
                 it.expected_version,
             )
         }
-        Verb::SetRate(it) => (("rate", it.resource.clone()), it.expected_version),
+        Verb::SetRate(it) => {
+            let scope = [&it.tenant, &it.priority_class, &it.pool, &it.cluster];
+            let key = ("rate", format!("{} {scope:?}", it.resource));
+            (key, it.expected_version)
+        }
         Verb::SetQueue(it) => (("queue", it.queue.clone()), it.expected_version),
         Verb::SetPriorityClass(it) => (("class", it.priority_class.clone()), it.expected_version),
         Verb::SetScheduling(it) => (("scheduling", String::new()), it.expected_version),

@@ -113,7 +113,7 @@ pub fn change(tenant: &str, now_ms: i64, random: &mut Seeded) -> Verb {
         5..=10 => limits(tenant, now_ms, random),
         11..=12 => Verb::SetTenant(treated(tenant, random)),
         13..=14 => budget(tenant, random),
-        15 => rate(random),
+        15 => rate(tenant, random),
         _ => wishes::change(tenant, random),
     }
 }
@@ -263,8 +263,16 @@ fn budget(tenant: &str, random: &mut Seeded) -> Verb {
     })
 }
 
-fn rate(random: &mut Seeded) -> Verb {
+fn rate(tenant: &str, random: &mut Seeded) -> Verb {
+    let mut some = |name: &str| match random.chance(200) {
+        true => name.to_owned(),
+        false => String::new(),
+    };
+    let (tenant, pool, cluster) = (some(tenant), some("p1"), some("c1"));
     Verb::SetRate(SetRate {
+        tenant,
+        pool,
+        cluster,
         resource: any_kind(random).to_owned(),
         micro_per_unit_hour: random.below(1_000_000) as i64,
         ..SetRate::default()

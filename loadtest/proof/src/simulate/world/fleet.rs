@@ -2,20 +2,21 @@
 
 use super::{World, token};
 use crate::simulate::{
-    agents::{Act, Overcommitted},
+    agents::{Act, Agent, Recorder, Wrong},
     check::{Heartbeat, Invariant, Violation},
 };
-use ledger::{Inbox, InboxMessage};
+use ledger::{Inbox, InboxMessage, memory::Seeded};
 use node_heartbeat::domain::{Assignment, Command, Effect};
 use prost::Message;
 use schemas::v1;
 use std::{slice, sync::atomic::Ordering};
-use vocab::CellNo;
+use vocab::{CellNo, Token};
 
 impl World {
     pub(super) fn agent_acts(&mut self, index: usize, troubled: bool) {
         let now_ms = self.clock.now_ms();
-        let acts = self.agents[index].act(&mut self.random, now_ms, troubled);
+        let (random, recorder) = (&mut self.random, &mut self.recorder);
+        let acts = self.agents[index].act(random, recorder, now_ms, troubled);
         self.perform(index, acts);
     }
 
@@ -39,10 +40,16 @@ impl World {
                     };
                     self.shared.bus.publish(Inbox::Report, message);
                 }
-                Act::Heartbeat { boot, revision } => self.heartbeat(&name, boot, revision),
+                Act::Heartbeat {
+                    boot,
+                    revision,
+                    asks,
+                } => {
+                    let request = asks.then(|| self.asks(index, &act));
+                    self.heartbeat(&name, boot, revision, request);
+                }
                 Act::Sync => {
-                    let request = self.asked.len() as u64;
-                    self.asked.insert(request, index);
+                    let request = self.asks(index, &act);
                     let node = token(&name);
                     self.tell_leaders(|_| Command::Sync {
                         node: node.clone(),
@@ -53,13 +60,30 @@ impl World {
         }
     }
 
-    fn heartbeat(&mut self, name: &str, boot: u64, revision: u64) {
+    /// A request of an agent, which an answer may come to.
+    fn asks(&mut self, index: usize, act: &Act) -> u64 {
+        let request = self.asked.len() as u64;
+        self.asked.insert(request, index);
+        self.agents[index].asked(act, request, self.clock.now_ms());
+        request
+    }
+
+    /// Time has gone on: what ran on a lease that is over does not any more.
+    pub(super) fn leases_lapse(&mut self) {
+        let now_ms = self.clock.now_ms();
+        for agent in &mut self.agents {
+            agent.lapse(now_ms, &mut self.random, &mut self.recorder);
+        }
+    }
+
+    fn heartbeat(&mut self, name: &str, boot: u64, revision: u64, request: Option<u64>) {
         let step = self.shared.step.load(Ordering::Relaxed);
         let node = token(name);
         let reached = self.tell_leaders(|_| Command::Heartbeat {
             node: node.clone(),
             boot,
             revision,
+            request,
         });
         for (process, clock_ms) in reached {
             self.checker.heard(Heartbeat {
@@ -113,42 +137,36 @@ impl World {
 
     fn arrives(&mut self, effect: Effect) -> Result<(), Violation> {
         self.note(|_| format!("arrives {effect:?}"));
-        let read = self.read as u64;
-        let overcommitted = |error: Overcommitted| Violation {
-            invariant: Invariant::Exclusive,
-            lsn: read,
-            text: error.to_string(),
-        };
         let cell = self.shared.cell;
         match effect {
             Effect::Assign {
                 node,
                 boot,
                 assignment,
-            } => {
-                let change = pushed(&assignment, boot, cell);
-                let random = &mut self.random;
-                let agent = self.agents.iter_mut().find(|a| a.name == node.as_str());
-                agent
-                    .map_or(Ok(()), |agent| agent.assigned(&change, random))
-                    .map_err(overcommitted)
-            }
+            } => self.told(&node, pushed(&assignment, boot, cell)),
             Effect::RegisterAgain { node, boot } => {
                 let change = v1::Assignment {
                     register_again: true,
                     boot,
                     ..Default::default()
                 };
-                let random = &mut self.random;
-                let agent = self.agents.iter_mut().find(|a| a.name == node.as_str());
-                agent
-                    .map_or(Ok(()), |agent| agent.assigned(&change, random))
-                    .map_err(overcommitted)
+                self.told(&node, change)
             }
             // What was refused stays refused until an operator approves of more, and is not tried again before that. Nobody
             // joins an open cell.
             Effect::RegistrationRefused { .. } | Effect::Joined(_) | Effect::JoinRefused { .. } => {
                 Ok(())
+            }
+            Effect::Renewed {
+                request,
+                boot,
+                lease_ms,
+                now,
+            } => {
+                let index = self.asked.get(&request).copied();
+                self.of_agent(index, |agent, now_ms, random, recorder| {
+                    agent.renewed(request, (boot, lease_ms, now.0), now_ms, random, recorder)
+                })
             }
             Effect::Synced {
                 request,
@@ -156,18 +174,43 @@ impl World {
                 revision,
                 assignments,
             } => {
-                let Some(index) = self.asked.get(&request).copied() else {
-                    return Ok(());
+                let list = v1::AssignmentList {
+                    boot,
+                    revision,
+                    assignments: assignments
+                        .iter()
+                        .map(|assignment| pushed(assignment, boot, cell))
+                        .collect(),
                 };
-                let list: Vec<v1::Assignment> = assignments
-                    .iter()
-                    .map(|assignment| pushed(assignment, boot, cell))
-                    .collect();
-                self.agents[index]
-                    .listed(boot, revision, &list)
-                    .map_err(overcommitted)
+                let index = self.asked.get(&request).copied();
+                self.of_agent(index, |agent, now_ms, random, recorder| {
+                    agent.listed(request, list, now_ms, random, recorder)
+                })
             }
         }
+    }
+
+    fn told(&mut self, node: &Token, change: v1::Assignment) -> Result<(), Violation> {
+        let index = self.agents.iter().position(|a| a.name == node.as_str());
+        self.of_agent(index, |agent, now_ms, random, recorder| {
+            agent.assigned(change, now_ms, random, recorder)
+        })
+    }
+
+    fn of_agent(
+        &mut self,
+        index: Option<usize>,
+        hears: impl FnOnce(&mut Agent, i64, &mut Seeded, &mut Recorder) -> Result<(), Wrong>,
+    ) -> Result<(), Violation> {
+        let Some(agent) = index.map(|index| &mut self.agents[index]) else {
+            return Ok(());
+        };
+        let now_ms = self.clock.now_ms();
+        hears(agent, now_ms, &mut self.random, &mut self.recorder).map_err(|wrong| Violation {
+            invariant: Invariant::Exclusive,
+            lsn: self.read as u64,
+            text: wrong.to_string(),
+        })
     }
 }
 

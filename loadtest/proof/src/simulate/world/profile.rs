@@ -2,7 +2,7 @@
 
 use crate::{
     history::Bounds,
-    simulate::{check::Limits, tenants::CELL},
+    simulate::{agents::Care, check::Limits, tenants::CELL},
 };
 use ledger::memory::{Faults, Seeded};
 use schemas::v1;
@@ -61,6 +61,9 @@ pub struct Rare {
     pub foreign_after: Option<u64>,
     /// The cell begins at the first feature level, and is raised to the newest after so many operations, or never.
     pub raised_after: Option<u64>,
+    /// Agents keep their leases, which are longer by so much; none: they run what they are told to.
+    careful_ms: Option<i64>,
+    agents: Seeded,
     own_bytes: u64,
     shared_bytes_max: u64,
 }
@@ -74,6 +77,9 @@ impl Rare {
     pub fn new(seed: u64) -> Self {
         let mut random = Seeded::new(seed ^ 0x4a4e);
         let mut level = Seeded::new(seed ^ 0x1e7e1);
+        let mut agents = Seeded::new(seed ^ 0xca9e);
+        let careful = agents.chance(500);
+        let careful_ms = careful.then(|| 400 + agents.below(2500) as i64);
         let foreign_after = match random.chance(40) {
             true => Some(random.below(50)),
             false => None,
@@ -91,6 +97,8 @@ impl Rare {
             flood,
             long_names: floods && random.chance(300),
             foreign_after,
+            careful_ms,
+            agents,
             raised_after: level.chance(400).then(|| level.below(100)),
             own_bytes,
             shared_bytes_max,
@@ -99,11 +107,31 @@ impl Rare {
     }
 }
 
+/// What a lease leaves for the difference of the clocks, in millionths.
+const DRIFT_MAX: u64 = 1_000_000 / 64;
+/// By so much an agent's wall clock may be off, milliseconds.
+const WALL_MAX: u64 = 600_000;
+
+impl Rare {
+    /// How an agent keeps its lease, and by how much its wall clock is off: by nothing much, or by minutes.
+    pub fn agent(&mut self) -> (Option<Care>, i64) {
+        let random = &mut self.agents;
+        let care = self.careful_ms.map(|_| Care {
+            drift: random.below(2 * DRIFT_MAX) as i64 - DRIFT_MAX as i64,
+        });
+        let wall_ms = match random.chance(300) {
+            true => random.below(2 * WALL_MAX) as i64 - WALL_MAX as i64,
+            false => 0,
+        };
+        (care, wall_ms)
+    }
+}
+
 pub fn limits(random: &mut Seeded, rare: &Rare) -> Limits {
     let small = random.chance(150);
     Limits {
         cell: CELL,
-        lease_ms: 100 + random.below(500) as i64,
+        lease_ms: 100 + random.below(500) as i64 + rare.careful_ms.unwrap_or(0),
         window_ms: 100 + random.below(1500) as i64,
         operations_max: if small { 6 + random.below(10) } else { 10_000 },
         allocations_max: if small { 2 + random.below(10) } else { 10_000 },

@@ -15,6 +15,7 @@ pub use node::ApprovalRequest;
 pub use priority_class::ClassRequest;
 pub use queue::QueueRequest;
 pub use quota::{AccountRequest, BudgetRequest, QuotaRequest};
+pub use rate::RateRequest;
 pub use reservation::ReservationRequest;
 pub use scheduling::SchedulingRequest;
 pub use tenant::TenantRequest;
@@ -33,16 +34,7 @@ pub enum ChangeRequest {
     #[wire(31)]
     SetQuota(QuotaRequest),
     #[wire(32)]
-    SetRate {
-        #[wire(1)]
-        resource: String,
-        #[wire(2)]
-        micro_per_unit_hour: i64,
-        #[wire(3)]
-        effective_from_ms: i64,
-        #[wire(4, optional)]
-        expected_version: Option<u64>,
-    },
+    SetRate(RateRequest),
     #[wire(33)]
     SetQueue(QueueRequest),
     #[wire(34)]
@@ -98,10 +90,8 @@ impl ChangeRequest {
             Self::SetPriorityClass(request) => request.expected_version,
             Self::SetScheduling(request) => request.expected_version,
             Self::SetBudget(request) => request.expected_version,
-            Self::SetRate {
-                expected_version, ..
-            }
-            | Self::SetCordon {
+            Self::SetRate(request) => request.expected_version,
+            Self::SetCordon {
                 expected_version, ..
             }
             | Self::SetReservation {
@@ -128,17 +118,7 @@ impl Admission {
             ChangeRequest::SetTenant(request) => request.check()?,
             ChangeRequest::SetQuota(request) => self.check_quota(request, now)?,
             ChangeRequest::SetBudget(request) => self.check_budget(request)?,
-            ChangeRequest::SetRate {
-                resource,
-                micro_per_unit_hour,
-                effective_from_ms,
-                ..
-            } => self.check_rate(
-                resource,
-                *micro_per_unit_hour,
-                Millis(*effective_from_ms),
-                now,
-            )?,
+            ChangeRequest::SetRate(request) => self.check_rate(request, now)?,
             ChangeRequest::SetQueue(request) => self.check_queue_settings(request)?,
             ChangeRequest::SetPriorityClass(request) => request.check()?,
             ChangeRequest::SetScheduling(request) => AdminChange::Scheduling(SchedulingSet {

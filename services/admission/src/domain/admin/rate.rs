@@ -1,36 +1,85 @@
 //! Rates.
 
-use crate::domain::{Admission, check::amount};
+use crate::domain::{
+    Admission,
+    check::{amount, optional},
+};
 use vocab::fact::RateSet;
-use vocab::{AdminChange, Millis, Month, Refusal, ResourceKey, Rule};
+use vocab::{AdminChange, Millis, Month, RateKey, RateScope, Refusal, ResourceKey, Rule};
 
 /// A million of the currency per unit and hour.
 const RATE_MAX: u64 = 1_000_000_000_000;
 
+#[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
+#[wire(name = "SetRate")]
+pub struct RateRequest {
+    #[wire(1)]
+    pub resource: String,
+    #[wire(2)]
+    pub micro_per_unit_hour: i64,
+    #[wire(3)]
+    pub effective_from_ms: i64,
+    #[wire(4, optional)]
+    pub expected_version: Option<u64>,
+    #[wire(5)]
+    pub tenant: String,
+    #[wire(6)]
+    pub priority_class: String,
+    #[wire(7)]
+    pub pool: String,
+    #[wire(8)]
+    pub cluster: String,
+}
+
 impl Admission {
     pub(super) fn check_rate(
         &self,
-        resource: &str,
-        micro_per_unit_hour: i64,
-        effective_from: Millis,
+        request: &RateRequest,
         now: Millis,
     ) -> Result<AdminChange, Refusal> {
-        let resource = ResourceKey::parse(resource)
+        let resource = ResourceKey::parse(&request.resource)
             .ok_or_else(|| Refusal::new(Rule::ResourceUnknown, "resource"))?;
-        let micro_per_unit_hour = amount(micro_per_unit_hour, RATE_MAX, "micro_per_unit_hour")?;
-        self.check_effective(&resource, effective_from, now)?;
+        let key = RateKey {
+            resource,
+            scope: self.check_scope(request)?,
+        };
+        let effective_from = Millis(request.effective_from_ms);
+        let micro = request.micro_per_unit_hour;
+        let micro_per_unit_hour = amount(micro, RATE_MAX, "micro_per_unit_hour")?;
+        self.check_effective(&key, effective_from, now)?;
+        let RateKey { resource, scope } = key;
         Ok(AdminChange::Rate(RateSet {
             resource,
             micro_per_unit_hour,
             effective_from,
+            scope,
         }))
     }
 
-    /// To the millisecond. The first rate of a resource may reach back to the beginning, because nothing was billed by
+    /// Pools and clusters are labels that a node may yet have; tenants and priority classes are settings.
+    fn check_scope(&self, request: &RateRequest) -> Result<RateScope, Refusal> {
+        let scope = RateScope {
+            tenant: optional(&request.tenant, "tenant")?,
+            priority_class: optional(&request.priority_class, "priority_class")?,
+            pool: optional(&request.pool, "pool")?,
+            cluster: optional(&request.cluster, "cluster")?,
+        };
+        let unknown = |tenant| !self.settings.knows_tenant(tenant);
+        if scope.tenant.as_ref().is_some_and(unknown) {
+            return Err(Refusal::new(Rule::TenantUnknown, "tenant"));
+        }
+        let unknown = |class| !self.settings.classes.contains_key(class);
+        if scope.priority_class.as_ref().is_some_and(unknown) {
+            return Err(Refusal::new(Rule::PriorityClassUnknown, "priority_class"));
+        }
+        Ok(scope)
+    }
+
+    /// To the millisecond. The first rate of a resource and scope may reach back to the beginning, because nothing was billed by
     /// another, unless a month is closed; a later one may not.
     fn check_effective(
         &self,
-        resource: &ResourceKey,
+        key: &RateKey,
         effective_from: Millis,
         now: Millis,
     ) -> Result<(), Refusal> {
@@ -41,7 +90,7 @@ impl Admission {
         if effective_from > now {
             return Ok(());
         }
-        if effective_from > Millis(0) || self.settings.rate_was_set(resource) {
+        if effective_from > Millis(0) || self.settings.rate_was_set(key) {
             return Err(Refusal::new(Rule::RateForAPastHour, subject));
         }
         match self.closed_through {

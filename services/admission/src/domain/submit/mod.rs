@@ -6,6 +6,9 @@ mod gang;
 mod queue;
 mod resources;
 mod rules;
+mod work;
+
+use work::where_it_runs;
 
 pub use depends::DependencyRequest;
 pub use gang::GangRequest;
@@ -18,7 +21,8 @@ use super::{
     check::{amount, bounded, by_name, optional, small_amount, token},
 };
 use compact_str::CompactString;
-use vocab::{AllocationSpec, Label, Refusal, Restart, Rule, Token};
+use std::sync::Arc;
+use vocab::{AllocationSpec, Label, Refusal, Restart, Rule, Token, Work};
 
 wire::pair! {
     /// Whatever else nodes count, and how much of it.
@@ -75,6 +79,8 @@ pub struct SubmitRequest {
     pub best_effort: bool,
     #[wire(23, with = wire::Pairs<Label>)]
     pub labels: Vec<(CompactString, CompactString)>,
+    #[wire(24)]
+    pub work: Option<Arc<Work>>,
 }
 
 const DEFAULT_JOB_SET: &str = "default";
@@ -120,7 +126,13 @@ impl Admission {
         let queue = self.check_queue(tenant, &request.queue)?;
         let (priority_class, priority) =
             self.check_class(tenant, &request.priority_class, request.priority)?;
-        let placement = request.rules.as_deref().map(PlacementRequest::check);
+        let rules = request.rules.as_deref().map(PlacementRequest::check);
+        let rules = rules.transpose()?.flatten();
+        let work = request.work()?;
+        let rules = match &work {
+            Some(work) => Some(where_it_runs(work, rules)?),
+            None => rules,
+        };
         let gang = request.gang.as_ref().map(GangRequest::check).transpose()?;
         let restart = Restart {
             retries: small_amount(request.retries, AllocationSpec::RETRIES_MAX, "retries")?,
@@ -139,7 +151,7 @@ impl Admission {
             queue,
             priority_class,
             extended,
-            rules: placement.transpose()?.flatten(),
+            rules,
             gang,
             depends_on,
             restart,
@@ -148,6 +160,7 @@ impl Admission {
             namespace,
             limits,
             labels: request.labels()?,
+            work,
         })
     }
 }

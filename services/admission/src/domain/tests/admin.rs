@@ -49,12 +49,12 @@ fn a_rate_does_not_change_what_was_billed() {
     t.now = 5 * vocab::HOUR_MS;
     let now = t.now;
     let rate = |resource: &str, effective_from_ms: i64| {
-        admin(ChangeRequest::SetRate {
+        admin(ChangeRequest::SetRate(RateRequest {
             resource: resource.into(),
             micro_per_unit_hour: 7,
             effective_from_ms,
-            expected_version: None,
-        })
+            ..RateRequest::default()
+        }))
     };
     let past = "rate_for_a_past_hour effective_from_ms";
     t.admin("r1", rate("gpu:T4", 0), "applied 1");
@@ -77,6 +77,52 @@ fn a_rate_does_not_change_what_was_billed() {
     t.admin("p1", close(202_512), "applied 1");
     t.admin("r11", rate("memory", 0), "period_closed effective_from_ms");
     t.admin("r12", rate("memory", t.now + 1), "applied 1");
+}
+
+#[test]
+fn each_scope_has_rates_of_its_own() {
+    let mut t = Table::new().roomy();
+    t.now = 5 * vocab::HOUR_MS;
+    let rate = |scope: &str, effective_from_ms: i64| {
+        let mut request = RateRequest {
+            resource: "cpu".into(),
+            micro_per_unit_hour: 7,
+            effective_from_ms,
+            ..RateRequest::default()
+        };
+        for word in scope.split_whitespace() {
+            let (of, name) = word.split_once('=').unwrap();
+            let field = match of {
+                "tenant" => &mut request.tenant,
+                "class" => &mut request.priority_class,
+                "pool" => &mut request.pool,
+                "cluster" => &mut request.cluster,
+                other => panic!("{other}"),
+            };
+            *field = name.to_owned();
+        }
+        admin(ChangeRequest::SetRate(request))
+    };
+    let past = "rate_for_a_past_hour effective_from_ms";
+    t.admin("r1", rate("", 0), "applied 1");
+    t.admin("r2", rate("pool=p", 0), "applied 1");
+    t.admin("r3", rate("pool=p cluster=c", 0), "applied 1");
+    t.admin("r4", rate("pool=p", 0), past);
+    t.admin("r5", rate("pool=p", t.now + 1), "applied 2");
+    t.admin("r6", rate("pool=q", t.now), past);
+    t.admin("r7", rate("pool=a.b", t.now + 1), "name_invalid pool");
+    t.admin("r8", rate("cluster=*", t.now + 1), "name_invalid cluster");
+    let unknown = "unrecorded tenant_unknown tenant";
+    t.admin("r9", rate("tenant=nobody", t.now + 1), unknown);
+    let unknown = "priority_class_unknown priority_class";
+    t.admin("r10", rate("class=none", t.now + 1), unknown);
+    t.admin("t1", set_tenant("b"), "applied 1");
+    t.admin("r11", rate("tenant=b", t.now + 1), "applied 1");
+    // Below the level at which rates have scopes.
+    t.level = vocab::Level(4);
+    let unsupported = "not_supported feature level";
+    t.admin("r12", rate("tenant=b", t.now + 1), unsupported);
+    t.admin("r13", rate("", t.now + 1), "applied 2");
 }
 
 fn close(month: u32) -> Verb {

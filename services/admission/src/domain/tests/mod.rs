@@ -215,6 +215,7 @@ impl Table {
             allocation: AllocationNo(allocation),
             cause,
             at: Millis(self.now),
+            exit: None,
         }));
     }
 
@@ -231,6 +232,7 @@ impl Table {
             cause: EndCause::NodeLost,
             at: Millis(self.now),
             not_before: Millis(self.now + 1000),
+            exit: None,
         }));
     }
 

@@ -2,6 +2,9 @@
 
 use super::*;
 use compact_str::CompactString;
+use std::sync::Arc;
+use vocab::{Operator, Work};
+use wire::Open;
 
 #[test]
 fn every_broken_quantity_and_name_is_named() {
@@ -101,6 +104,116 @@ fn labels_stand_in_order_and_once() {
     ] {
         t.broken(|r| r.labels = labels(pairs), expected);
     }
+}
+
+#[test]
+fn what_is_run_is_refused_where_no_system_takes_it() {
+    let t = Table::new();
+    let work = |set: fn(&mut Work)| {
+        let mut work = Work {
+            command: "/bin/true".into(),
+            ..Work::default()
+        };
+        set(&mut work);
+        Some(Arc::new(work))
+    };
+    let named = |names: &[&str]| -> Vec<(String, String)> {
+        let names = names.iter();
+        names.map(|name| (name.to_string(), "1".into())).collect()
+    };
+    assert_eq!(t.spec(|_| ()).unwrap().work, None);
+    let spec = t.spec(|r| {
+        r.work = work(|work| {
+            work.env = vec![("B".into(), "2".into()), ("A".into(), String::new())];
+            work.payload = vec![0; Work::PAYLOAD_BYTES_MAX].into();
+        });
+    });
+    let kept = spec.unwrap().work.unwrap();
+    assert_eq!(kept.env[0], ("A".into(), String::new()));
+    assert_eq!(kept.payload.len(), Work::PAYLOAD_BYTES_MAX);
+    let image = t.spec(|r| {
+        r.work = work(|work| (work.command, work.image) = (String::new(), "a/b:1".into()));
+    });
+    let image = image.unwrap();
+    assert_eq!(image.work.unwrap().image, "a/b:1");
+    // Only nodes whose agents can run it will do.
+    let selector = |spec: &AllocationSpec| -> Vec<String> {
+        let rules = spec.rules.as_deref();
+        let all = rules.into_iter().flat_map(|rules| &rules.selector);
+        all.map(|one| format!("{} {:?} {:?}", one.label, one.operator, one.values))
+            .collect()
+    };
+    assert_eq!(
+        image
+            .rules
+            .as_deref()
+            .map(|rules| rules.selector[0].values.clone()),
+        Some(vec![token("plugin")])
+    );
+    let there = t.spec(|r| {
+        r.work = work(|_| ());
+        r.rules = Some(Box::new(PlacementRequest {
+            selector: vec![RequirementRequest {
+                label: "zone".into(),
+                operator: Open::Known(Operator::Exists),
+                values: Vec::new(),
+            }],
+            ..PlacementRequest::default()
+        }));
+    });
+    let expected = ["_commands Exists []", "zone Exists []"];
+    assert_eq!(selector(&there.unwrap()), expected);
+    assert!(t.spec(|_| ()).unwrap().rules.is_none());
+    let check = |set: fn(&mut Work), expected: &str| t.broken(|r| r.work = work(set), expected);
+    check(|w| w.command.clear(), "work_invalid work.command");
+    check(|w| w.command = "a\0b".into(), "work_invalid work.command");
+    check(
+        |w| w.command = "x".repeat(4097),
+        "payload_too_large work.command",
+    );
+    check(|w| w.args = vec!["\0".into()], "work_invalid work.args");
+    check(
+        |w| w.args = vec![String::new(); 1025],
+        "too_many_elements work.args",
+    );
+    check(
+        |w| w.working_dir = "here".into(),
+        "work_invalid work.working_dir",
+    );
+    check(
+        |w| w.payload = vec![0; 32_769].into(),
+        "payload_too_large work.payload",
+    );
+    check(
+        |w| w.args = vec!["x".repeat(49_144)],
+        "payload_too_large work",
+    );
+    check(
+        |w| w.env = vec![("A".into(), "\0".into())],
+        "work_invalid work.env",
+    );
+    for bad in ["", "1A", "A-B", "A=", "ä", "APPORTION_X"] {
+        t.broken(
+            |r| {
+                r.work = Some(Arc::new(Work {
+                    command: "a".into(),
+                    env: named(&[bad]),
+                    ..Work::default()
+                }));
+            },
+            "name_invalid work.env",
+        );
+    }
+    t.broken(
+        |r| {
+            r.work = Some(Arc::new(Work {
+                command: "a".into(),
+                env: named(&["A", "B", "A"]),
+                ..Work::default()
+            }));
+        },
+        "name_repeated work.env",
+    );
 }
 
 #[test]

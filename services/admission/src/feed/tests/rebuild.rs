@@ -243,6 +243,7 @@ fn on_node(allocation: AllocationNo, model: &mut Model, now: Millis, random: &mu
                 cause: cause as i32,
                 ended_ms: now.0,
                 not_before_ms: not_before.0,
+                exit: None,
             }));
             model.life = Life::Waits;
             Event::AllocationRequeued(AllocationRequeued {
@@ -250,6 +251,7 @@ fn on_node(allocation: AllocationNo, model: &mut Model, now: Millis, random: &mu
                 cause,
                 at: now,
                 not_before,
+                exit: None,
             })
         }
     }
@@ -261,12 +263,14 @@ fn ended(allocation: AllocationNo, model: &mut Model, cause: EndCause, now: Mill
         cause: cause as i32,
         started_ms: started.map_or(0, |at| at.0),
         ended_ms: now.0,
+        exit: None,
     }));
     model.life = Life::Over;
     Event::AllocationEnded(AllocationEnded {
         allocation,
         cause,
         at: now,
+        exit: None,
     })
 }
 

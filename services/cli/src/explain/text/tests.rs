@@ -54,6 +54,7 @@ fn allocation(state: &str) -> Allocation {
         started_at: (state == "running").then_some(Millis(2000)),
         ended_at: (state == "ended").then_some(Millis(3000)),
         lsn: Lsn(9),
+        exit: None,
     }
 }
 
@@ -244,6 +245,7 @@ fn an_earlier_position_is_told_by_what_was_decided_then() {
         cause: EndCause::Failed,
         at: Millis(1),
         not_before: Millis(90_000),
+        exit: None,
     };
     let again = "queued again, because its run failed; not tried before 1970-01-01T00:01:30Z";
     let expected = [

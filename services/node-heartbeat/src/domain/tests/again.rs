@@ -136,12 +136,14 @@ fn only_what_waits_is_placed_or_queued_again() {
             cause: EndCause::Failed,
             at: Millis(0),
             not_before: Millis(0),
+            exit: None,
         })
     };
     let ended = Event::AllocationEnded(AllocationEnded {
         allocation: AllocationNo(7),
         cause: EndCause::Failed,
         at: Millis(0),
+        exit: None,
     });
     let twice = Err("not requested, or placed already");
     assert_eq!(illegal(placed(7)), twice);

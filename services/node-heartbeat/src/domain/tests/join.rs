@@ -122,16 +122,20 @@ fn a_forgotten_node_is_lost_and_its_name_may_be_approved_again() {
     t.now = 5;
     t.set("n", 2, None);
     t.effects();
-    t.check(6, None, &["n lost, seen 6", "n forgotten"]);
+    // What it was given may run for as long as its lease goes on, which is not renewed any more.
+    t.check(6, heartbeat(u64::MAX, 1), &[]);
+    assert_eq!(t.effects(), ["n register again"]);
+    t.check(10, None, &[]);
+    t.check(11, None, &["n lost, seen 0", "n forgotten"]);
     assert!(t.state.node("n").is_none());
     // Placed before the scheduler knew.
     t.place(8, "n", u64::MAX);
     assert!(t.effects().is_empty());
     // Its agent may still speak, and is told.
-    t.check(7, heartbeat(u64::MAX, 0), &[]);
+    t.check(12, heartbeat(u64::MAX, 0), &[]);
     assert_eq!(t.effects(), ["n register again"]);
-    t.check(7, register(u64::MAX), &[]);
-    t.check(7, report(u64::MAX, 7, RunState::Started, 7), &[]);
+    t.check(12, register(u64::MAX), &[]);
+    t.check(12, report(u64::MAX, 7, RunState::Started, 7), &[]);
     assert_eq!(t.effects(), ["n: node not approved: node"]);
     // The next machine of this name joins when the last one's user of the bus is surely over.
     let over = 5 + IDENTITY_MS;
@@ -146,6 +150,16 @@ fn a_forgotten_node_is_lost_and_its_name_may_be_approved_again() {
     // Whatever the last one counted.
     t.check(over, register(1), &["n registered 1"]);
     assert!(t.lives[&(token("n"), 1)] > t.lives[&(token("n"), u64::MAX)]);
+}
+
+#[test]
+fn a_forgotten_node_whose_agent_begins_anew_is_gone_at_once() {
+    let mut t = Table::new();
+    t.check(0, register(1), &["n registered 1"]);
+    t.set("n", 1, None);
+    let expected = ["n lost, seen 6", "n forgotten", "n registered 2"];
+    t.check(6, register(2), &expected);
+    t.check(7, None, &[]);
 }
 
 #[test]

@@ -106,6 +106,42 @@ fn the_models_own_rate_goes_before_that_of_gpus() {
 }
 
 #[test]
+fn a_rate_may_be_of_a_pool_a_cluster_a_priority_class_or_a_tenant() {
+    check_hours(
+        "rate cpu 1000 0, rate cpu 10 0 pool=spot, rate cpu 3 0 pool=spot cluster=west, rate cpu 200 0 class=low
+         rate cpu 7 5h tenant=b, rate cpu 100000 0 cluster=west
+         node n T4 pool=spot cluster=east, node m T4 cluster=west pool=spot, node o T4
+         limit a cpu 9000, limit b cpu 9000, budget a money 1000000 day, budget b money 1000000 day
+         ask 1 a cpu=1000, ask 2 a cpu=1000, ask 3 a cpu=1000, ask 4 a cpu=1000 class=low, ask 5 b cpu=1000 class=low => 1 reserved; 2 reserved; 3 reserved; 4 reserved; 5 reserved
+         place 1 n, start 1, at 1h, end 1 => 1 released
+         ? forecast a money => 10/1000000 by 24h until never
+         place 2 m, start 2, at 2h, end 2 => 2 released
+         ? forecast a money => 13/1000000 by 24h until never
+         place 3 o, start 3, at 3h, end 3 => 3 released
+         ? forecast a money => 1013/1000000 by 24h until never
+         place 4 n, start 4, place 5 o, start 5, at 4h
+         ? forecast a money => 1213/1000000 by 24h until never
+         ? forecast b money => 200/1000000 by 24h until never
+         at 6h
+         ? forecast b money => 407/1000000 by 24h until never",
+    );
+}
+
+#[test]
+fn who_runs_again_elsewhere_pays_what_it_costs_there() {
+    check_hours(
+        "rate cpu 1000 0, rate cpu 10 0 pool=spot, node n T4 pool=spot, node m T4
+         limit a cpu 9000, budget a money 1000000 day, ask 1 a cpu=1000 => 1 reserved
+         place 1 n, start 1, at 1h, requeue 1, place 1 m, start 1, at 2h
+         ? forecast a money => 1010/1000000 by 24h until never
+         node m T4 pool=spot, at 3h
+         ? forecast a money => 2010/1000000 by 24h until never
+         requeue 1, place 1 m, start 1, at 4h
+         ? forecast a money => 2020/1000000 by 24h until never",
+    );
+}
+
+#[test]
 fn money_across_a_period_and_a_rate() {
     check_hours(
         "rate cpu 1000 0, rate cpu 2000 25h, limit a cpu 9000, budget a money 5000 day, ask 1 a cpu=1000 => 1 reserved

@@ -1,9 +1,9 @@
 //! What stands on the ledger, in words:
 //!
 //! `limit a/x cpu 8 soft=6 burst=10/1000 borrow=2 lend=3 from=10 until=20`, `limit a cpu none`,
-//! `tenant a cohort=c wait lower|never fixed`, `ask 1 a/x cpu=1 gpu=2:T4:V100 storage=3 fpga=1 prio=5 gang=g/3 after=2:3`,
-//! `place 1 n`, `start 1`, `requeue 1`, `off 1` (kept off by the scheduler), `lacks 1` (waits for fellows), `end 1`, `prio 1 5`, `node n T4`,
-//! `budget a cpu 100 hour`, `rate gpu:T4 3600000 0`. GPUs are whole ones.
+//! `tenant a cohort=c wait lower|never fixed`, `ask 1 a/x cpu=1 gpu=2:T4:V100 storage=3 fpga=1 prio=5 class=k gang=g/3 after=2:3`,
+//! `place 1 n`, `start 1`, `requeue 1`, `off 1` (kept off by the scheduler), `lacks 1` (waits for fellows), `end 1`, `prio 1 5`, `node n T4 pool=p`,
+//! `budget a cpu 100 hour`, `rate gpu:T4 3600000 0 tenant=a class=k pool=p cluster=c`. GPUs are whole ones.
 
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationReprioritised, AllocationRequested,
@@ -13,12 +13,19 @@ use vocab::fact::{
 use vocab::{
     Account, AdminChange, AllocationNo, AllocationSpec, Budget, BudgetOf, Dependency, EndCause,
     Event, Gang, GpuRequest, Limits, Millis, NodeCapacity, OnExceed, Operation, Period,
-    PlacementPolicy, QuotaResource, ReclaimFrom, ResourceKey, TenantSettings, Token, Validity,
-    WaitingReason,
+    PlacementPolicy, QuotaResource, RateScope, ReclaimFrom, ResourceKey, TenantSettings, Token,
+    Validity, WaitingReason,
 };
 
 pub fn token(text: &str) -> Token {
     Token::new(text).unwrap()
+}
+
+/// `name=token` among the words.
+fn named(words: &[&str], name: &str) -> Option<Token> {
+    let mut values = words.iter().filter_map(|word| word.split_once('='));
+    let (_, value) = values.find(|(of, _)| *of == name)?;
+    Some(token(value))
 }
 
 fn number(text: &str) -> u64 {
@@ -61,17 +68,27 @@ pub fn event(step: &str, now: Millis) -> (u64, Event) {
                 other => panic!("{other:?}"),
             },
         })),
-        ["rate", resource, rate, from] => admin(AdminChange::Rate(RateSet {
+        ["rate", resource, rate, from, ref scope @ ..] => admin(AdminChange::Rate(RateSet {
             resource: ResourceKey::parse(resource).unwrap(),
             micro_per_unit_hour: number(rate),
             effective_from: Millis(from.parse().unwrap()),
+            scope: RateScope {
+                tenant: named(scope, "tenant"),
+                priority_class: named(scope, "class"),
+                pool: named(scope, "pool"),
+                cluster: named(scope, "cluster"),
+            },
         })),
-        ["node", node, model] => Event::NodeRegistered(NodeRegistered {
+        ["node", node, model, ref labels @ ..] => Event::NodeRegistered(NodeRegistered {
             node: token(node),
             incarnation: 1,
             boot: 1,
             capacity: NodeCapacity {
                 gpu_model: Some(token(model)),
+                labels: ["cluster", "pool"]
+                    .into_iter()
+                    .filter_map(|label| Some((token(label), named(labels, label)?)))
+                    .collect(),
                 ..NodeCapacity::default()
             },
         }),
@@ -93,6 +110,7 @@ pub fn event(step: &str, now: Millis) -> (u64, Event) {
             cause: EndCause::Preempted,
             at: now,
             not_before: now,
+            exit: None,
         }),
         ["off", _] => Event::AllocationWaiting(AllocationWaiting {
             allocation,
@@ -108,6 +126,7 @@ pub fn event(step: &str, now: Millis) -> (u64, Event) {
             allocation,
             cause: EndCause::Finished,
             at: now,
+            exit: None,
         }),
         ["prio", _, priority] => Event::AllocationReprioritised(AllocationReprioritised {
             allocation,
@@ -189,6 +208,7 @@ fn ask(account: &str, rest: &[&str]) -> Event {
                 });
                 spec.depends_on = others.collect();
             }
+            ("class", class) => spec.priority_class = Some(token(class)),
             ("gang", gang) => {
                 let (name, size) = gang.split_once('/').unwrap();
                 let (name, size) = (token(name), size.parse().unwrap());

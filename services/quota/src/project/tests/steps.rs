@@ -104,6 +104,7 @@ fn setting(verb: &str, words: &[&str]) -> Option<Event> {
             resource: ResourceKey::parse(words[0]).unwrap(),
             micro_per_unit_hour: words[1].parse().unwrap(),
             effective_from: Millis(option(words, "from").unwrap_or(0)),
+            scope: vocab::RateScope::default(),
         }),
         _ => return None,
     };
@@ -199,11 +200,13 @@ fn life(verb: &str, (no, now): (u64, Millis), words: &[&str]) -> Event {
             cause: EndCause::NodeLost,
             at,
             not_before: Millis(0),
+            exit: None,
         }),
         "ended" => Event::AllocationEnded(AllocationEnded {
             allocation,
             cause: EndCause::Finished,
             at,
+            exit: None,
         }),
         "priority" => Event::AllocationReprioritised(AllocationReprioritised {
             allocation,

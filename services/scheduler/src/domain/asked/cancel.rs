@@ -50,6 +50,7 @@ pub fn cancelled(
                 allocation,
                 cause,
                 at,
+                exit: None,
             };
             Some(ended.into())
         }

@@ -130,8 +130,10 @@ impl<'a> Others<'a> {
             .collect();
         let spread = rules.spread.iter().filter_map(|rule| {
             let group = rules.group.as_ref()?;
-            let there = others.count((tenant, group), &rule.topology_key, moves, true);
-            let fewest = others.fewest(&there, &rule.topology_key, class);
+            let count = |coming| others.count((tenant, group), &rule.topology_key, moves, coming);
+            // Who is coming may not come: that makes a domain fuller, and none full enough.
+            let there = count(true);
+            let fewest = others.fewest(&count(false), &rule.topology_key, class);
             Some((
                 rule.topology_key.clone(),
                 there,

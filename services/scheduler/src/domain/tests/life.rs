@@ -144,9 +144,62 @@ fn a_failed_run_is_tried_again_after_a_pause_and_elsewhere() {
     let pause = w.state.wake_at().unwrap();
     assert_eq!(pause.0 - w.now.0, 2000 - 1);
     w.now = pause;
+    // Both are avoided, and one of them is better than none.
+    check(&mut w, &jobs, &["1 waits fair_share", "1 on n"]);
+    w.report(jobs[0], "n", RunState::Failed);
+    check(&mut w, &jobs, &["1 requeued failed"]);
+    w.now = w.state.wake_at().unwrap();
     check(&mut w, &jobs, &["1 waits fair_share", "1 on n"]);
     w.report(jobs[0], "n", RunState::Failed);
     check(&mut w, &jobs, &["1 ended failed"]);
+}
+
+#[test]
+fn a_rejected_run_goes_back_to_the_queue_without_a_try_and_avoids_the_last_nodes() {
+    let mut w = World::new();
+    let mut spec = small(3);
+    spec.restart.never = true;
+    let names = ["a", "b", "c", "d", "e", "f"];
+    for (name, cores) in names.into_iter().zip(4..) {
+        w.node(name, 1, capacity(cores, 64, 0));
+    }
+    let jobs = w.submit("t", 1, spec);
+    // The best fit first, then the next: each of the four that were tried last is worse than any other.
+    let mut went = Vec::new();
+    for _ in 0..7 {
+        let placed = w.settle();
+        let on = spoken(&placed).into_iter().find_map(|said| {
+            let node = said.strip_prefix(&format!("{} on ", jobs[0]))?;
+            Some(node.to_owned())
+        });
+        let node = on.expect("placed");
+        w.report(jobs[0], &node, RunState::Rejected);
+        went.push(node);
+        w.settle();
+        w.now = w.state.wake_at().expect("a pause");
+    }
+    assert_eq!(went, ["a", "b", "c", "d", "e", "a", "b"]);
+}
+
+#[test]
+fn a_run_that_has_begun_and_is_returned_has_run() {
+    let mut w = World::new();
+    w.node("n", 1, capacity(4, 64, 0));
+    let mut once = small(1);
+    once.restart.never = true;
+    let jobs = [w.submit("t", 1, small(1))[0], w.submit("t", 1, once)[0]];
+    check(&mut w, &jobs, &["1 on n", "2 on n"]);
+    for job in jobs {
+        w.report(job, "n", RunState::Started);
+        w.report(job, "n", RunState::Rejected);
+    }
+    let expected = [
+        "1 started",
+        "1 requeued rejected_by_node",
+        "2 started",
+        "2 ended rejected_by_node",
+    ];
+    check(&mut w, &jobs, &expected);
 }
 
 #[test]
@@ -209,6 +262,7 @@ fn an_event_that_does_not_fit_is_refused_and_changes_nothing() {
         allocation: AllocationNo(999),
         cause: EndCause::Finished,
         at: Millis(0),
+        exit: None,
     });
     let stopping = |allocation| {
         Event::AllocationStopping(AllocationStopping {
@@ -367,6 +421,7 @@ fn a_runs_moments_are_inside_what_the_scheduler_knows() {
                 node: token("n"),
                 state,
                 at: placed.plus(at),
+                exit: None,
             }));
             found.extend(w.decide().iter().filter_map(|event| match event {
                 Event::AllocationStarted(AllocationStarted { at, .. })

@@ -318,6 +318,7 @@ impl World {
             node: token(node),
             state,
             at,
+            exit: None,
         }));
     }
 

@@ -334,7 +334,7 @@ impl Run {
                             || binding
                                 .reports
                                 .iter()
-                                .any(|(state, _)| *state == RunState::Started)
+                                .any(|report| report.state == RunState::Started)
                     });
                 // An agent says once that it has started.
                 if !(started && state == RunState::Started) {

@@ -128,6 +128,7 @@ impl Course {
                     node,
                     state: RunState::Stopped,
                     at: self.now,
+                    exit: None,
                 }))?;
             }
         }

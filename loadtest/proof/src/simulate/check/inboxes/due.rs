@@ -163,6 +163,9 @@ impl Checker {
             Verb::SetRate(asked) => {
                 let first = self.settings.version(verb) == 0;
                 let past = !first && asked.effective_from_ms <= of.at.now;
+                if !asked.tenant.is_empty() {
+                    self.tenant_obstacle(&asked.tenant)?;
+                }
                 refused_if(past, RATE_FOR_A_PAST_HOUR)?;
                 self.version_obstacle(verb)
             }

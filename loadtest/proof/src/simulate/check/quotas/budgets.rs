@@ -110,7 +110,7 @@ impl Budgets {
 }
 
 /// How far two clocks of a world may lie apart.
-const CLOCKS_DIFFER_MS: i64 = 2_000;
+const CLOCKS_DIFFER_MS: i64 = 5_000;
 
 impl Quotas {
     /// A budget of the account that is used up and that the claim would use.

@@ -17,7 +17,11 @@ pub fn same(verb: &Verb, kind: &Kind) -> Option<(bool, u64)> {
             let change = e.change.clone().unwrap_or_default();
             let same = change.resource == asked.resource
                 && change.micro_per_unit_hour == positive(asked.micro_per_unit_hour)
-                && change.effective_from_ms == asked.effective_from_ms;
+                && change.effective_from_ms == asked.effective_from_ms
+                && change.tenant == asked.tenant
+                && change.priority_class == asked.priority_class
+                && change.pool == asked.pool
+                && change.cluster == asked.cluster;
             (same, e.version)
         }
         (Verb::SetQueue(asked), Kind::QueueSet(e)) => {

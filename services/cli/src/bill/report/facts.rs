@@ -1,0 +1,66 @@
+//! What a page is made of, as the stores say it.
+
+use super::sheets::OneBudget;
+use crate::{Failure, stack};
+use analytics::store::{
+    CapacityLine, Closing, CostLine, EndLine, InvoiceLine, LongWait, Mark, Reconciled, SizeLine,
+    Span, Spender, SpentLine, WaitLine,
+};
+use chassis::stack::Stack;
+use vocab::Month;
+
+const SPENDERS_MAX: u32 = 10;
+const WAITS_MAX: u32 = 20;
+
+#[derive(Debug, Clone)]
+pub struct Facts {
+    pub month: Month,
+    /// Where the tables were before the first question, and after the last one.
+    pub marks: (Mark, Mark),
+    pub closing: Option<Closing>,
+    pub currency: String,
+    pub bill: Vec<InvoiceLine>,
+    pub capacity: Vec<CapacityLine>,
+    pub costs: Vec<CostLine>,
+    pub ends: Vec<EndLine>,
+    pub waits: Vec<WaitLine>,
+    pub longest: Vec<LongWait>,
+    pub sizes: Vec<SizeLine>,
+    pub spenders: Vec<SpentLine>,
+    /// Of the periods that they are in now, whatever the month.
+    pub budgets: Vec<OneBudget>,
+    pub reconciled: Vec<Reconciled>,
+}
+
+impl Facts {
+    pub async fn read(stack: &Stack, month: Month) -> Result<Self, Failure> {
+        let store = stack::usage(stack)?;
+        let span = Span::of(month);
+        let before = store.mark().await?;
+        Ok(Self {
+            month,
+            closing: store.closing(month).await?,
+            currency: store.currency().await?,
+            bill: store.bill(None, month).await?,
+            capacity: store.capacity(span).await?,
+            costs: store.platform_costs(span).await?,
+            ends: store.ends(span).await?,
+            waits: store.waits(span).await?,
+            longest: store.longest_waits(span, WAITS_MAX).await?,
+            sizes: store.sizes(span).await?,
+            spenders: store.spenders(span, Spender::JobSet, SPENDERS_MAX).await?,
+            budgets: budgets(stack).await?,
+            reconciled: store.reconciliation(month).await?,
+            marks: (before, store.mark().await?),
+        })
+    }
+}
+
+async fn budgets(stack: &Stack) -> Result<Vec<OneBudget>, Failure> {
+    let pool = stack::warm_state(stack, "quota").await?;
+    let mut budgets = Vec::new();
+    for tenant in quota::store::tenants(&pool).await? {
+        budgets.extend(quota::store::all_budgets(&pool, &tenant.tenant).await?);
+    }
+    Ok(budgets)
+}

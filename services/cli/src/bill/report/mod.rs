@@ -1,0 +1,279 @@
+//! Reports on a month: the page for a platform's lead and for finance, and its summaries in the terminal.
+
+mod charts;
+mod facts;
+mod page;
+mod sections;
+mod sheet;
+mod sheets;
+
+use super::month;
+use crate::{Failure, amount, stack};
+use analytics::store::{Bearer, Span, Spender, Store};
+use chassis::stack::Stack;
+use clap::{Args, Subcommand, ValueEnum};
+use facts::Facts;
+use identity::files;
+use page::LIBRARY;
+use sheet::{About, Output};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+};
+use vocab::{EndCause, Millis, Month};
+
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Report {
+    #[command(subcommand)]
+    summary: Option<Summary>,
+    /// Write one page to this file, for its owner only, that needs nothing but itself; -: to the standard output.
+    #[arg(long, required = true, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// 2026-11; without it, this month.
+    #[arg(long, value_parser = month)]
+    month: Option<Month>,
+}
+
+#[derive(Subcommand)]
+enum Summary {
+    /// Show what the capacity of all nodes was: allocated, reserved, idle, cordoned, unavailable.
+    Utilization(Asked),
+    /// Show who spent most.
+    Top(Top),
+    /// Show how many runs there were of each size, by their GPUs and by their cores.
+    Sizes(Asked),
+    /// Show how long what got a place, and is over, waited for it, by queue.
+    Waits(Asked),
+    /// Show what this month will come to, with an interval and how often that was right, and when budgets are exhausted.
+    Forecast(Ahead),
+    /// Show what each tenant bears of what a month's capacity costs, with its share of what nobody was charged for.
+    Shares(Shares),
+}
+
+#[derive(Args)]
+struct Asked {
+    /// The hours of this month, 2026-11; without it and without --from, of this month.
+    #[arg(long, value_parser = month, conflicts_with_all = ["from", "until"])]
+    month: Option<Month>,
+    /// Hours that begin then or later: 2026-01-31T08:00:00Z, or so long ago as in 2h.
+    #[arg(long, value_parser = amount::past)]
+    from: Option<amount::Past>,
+    /// Hours that begin before, in the same form; without it, up to now.
+    #[arg(long, value_parser = amount::past)]
+    until: Option<amount::Past>,
+    #[arg(long, short, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+#[derive(Args)]
+struct Ahead {
+    /// Only this tenant's.
+    #[arg(long)]
+    tenant: Option<String>,
+    #[arg(long, short, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+#[derive(Args)]
+struct Top {
+    /// Whom spending is told apart by.
+    #[arg(long, value_enum, default_value_t = By::Team)]
+    by: By,
+    /// Show so many.
+    #[arg(long, default_value_t = 10)]
+    limit: u32,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum By {
+    Tenant,
+    Team,
+    JobSet,
+    Queue,
+}
+
+impl By {
+    fn spender(self) -> Spender {
+        match self {
+            Self::Tenant => Spender::Tenant,
+            Self::Team => Spender::Team,
+            Self::JobSet => Spender::JobSet,
+            Self::Queue => Spender::Queue,
+        }
+    }
+}
+
+#[derive(Args)]
+struct Shares {
+    /// 2026-11; without it, this month.
+    #[arg(long, value_parser = month)]
+    month: Option<Month>,
+    /// Who bears what was reserved, idle, cordoned and unavailable.
+    #[arg(long, value_enum, default_value_t = Method::Proportional)]
+    method: Method,
+    /// Whose it is under the method cost-centre.
+    #[arg(long, required_if_eq("method", "cost-centre"))]
+    cost_centre: Option<String>,
+    /// Give runs back to their tenants that ended in the month by this cause; several times for several causes.
+    #[arg(long = "credit", value_enum, value_name = "CAUSE")]
+    credited: Vec<Cause>,
+    #[arg(long, short, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Method {
+    /// Nobody.
+    None,
+    /// Tenants, as far as they were charged for the same resource of the same pool.
+    Proportional,
+    /// All tenants of the month's bill, equally.
+    Equal,
+    /// The cost centre.
+    CostCentre,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[value(rename_all = "snake_case")]
+enum Cause {
+    Finished,
+    Failed,
+    Cancelled,
+    NodeLost,
+    RejectedByNode,
+    Preempted,
+    DependencyFailed,
+}
+
+impl From<Cause> for EndCause {
+    fn from(cause: Cause) -> Self {
+        match cause {
+            Cause::Finished => Self::Finished,
+            Cause::Failed => Self::Failed,
+            Cause::Cancelled => Self::Cancelled,
+            Cause::NodeLost => Self::NodeLost,
+            Cause::RejectedByNode => Self::RejectedByNode,
+            Cause::Preempted => Self::Preempted,
+            Cause::DependencyFailed => Self::DependencyFailed,
+        }
+    }
+}
+
+impl Shares {
+    async fn run(self, stack: &Stack, store: &Store) -> Result<(), Failure> {
+        let month = self.month.unwrap_or_else(|| this_month(stack));
+        let bearer = match (self.method, &self.cost_centre) {
+            (Method::None, _) => Bearer::Nobody,
+            (Method::Proportional, _) => Bearer::InProportion,
+            (Method::Equal, _) => Bearer::AllEqually,
+            (Method::CostCentre, name) => Bearer::CostCentre(name.as_deref().unwrap_or_default()),
+        };
+        let credited: Vec<EndCause> = self.credited.into_iter().map(EndCause::from).collect();
+        let lines = store.shares(month, bearer, &credited).await?;
+        sheets::shares(&lines).print(&about(store).await?, self.output)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum ReportError {
+    #[error("this program was built without its chart library: run `make setup` and build again")]
+    NoChartLibrary,
+    #[error("--until has to be later than --from")]
+    EmptySpan,
+}
+
+impl Report {
+    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        match (self.summary, self.html) {
+            (Some(summary), _) => summary.run(stack).await,
+            (None, Some(to)) => {
+                let month = self.month.unwrap_or_else(|| this_month(stack));
+                write(stack, month, &to).await
+            }
+            // clap asks for one of the two.
+            (None, None) => Ok(()),
+        }
+    }
+}
+
+fn this_month(stack: &Stack) -> Month {
+    Month::of(Millis(stack.clock().now_ms()))
+}
+
+async fn write(stack: &Stack, month: Month, to: &Path) -> Result<(), Failure> {
+    if LIBRARY.is_empty() {
+        return Err(ReportError::NoChartLibrary.into());
+    }
+    let facts = Facts::read(stack, month).await?;
+    let page = sections::page(&facts).html(LIBRARY)?;
+    match to.as_os_str() == "-" {
+        true => std::io::stdout().write_all(page.as_bytes())?,
+        false => files::write(to, &page)?,
+    }
+    Ok(())
+}
+
+impl Summary {
+    async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        let store = stack::usage(stack)?;
+        let (asked, sheet) = match self {
+            Self::Forecast(ahead) => return ahead.run(&store).await,
+            Self::Shares(shares) => return shares.run(stack, &store).await,
+            Self::Utilization(asked) => {
+                let lines = store.capacity(asked.span(stack)?).await?;
+                (asked, sheets::utilization(&lines))
+            }
+            Self::Top(Top { by, limit, asked }) => {
+                let by = by.spender();
+                let lines = store.spenders(asked.span(stack)?, by, limit).await?;
+                (asked, sheets::top(&lines, by))
+            }
+            Self::Sizes(asked) => {
+                let lines = store.sizes(asked.span(stack)?).await?;
+                (asked, sheets::sizes(&lines))
+            }
+            Self::Waits(asked) => {
+                let lines = store.waits(asked.span(stack)?).await?;
+                (asked, sheets::waits(&lines))
+            }
+        };
+        sheet.print(&about(&store).await?, asked.output)
+    }
+}
+
+async fn about(store: &Store) -> Result<About, Failure> {
+    Ok(About {
+        through: store.known_through().await?,
+        currency: store.currency().await?,
+    })
+}
+
+impl Ahead {
+    async fn run(self, store: &Store) -> Result<(), Failure> {
+        let tenant = self.tenant.as_deref();
+        let month = sheets::month_ahead(&store.month_forecast(tenant).await?);
+        let budgets = sheets::budgets_ahead(&store.budget_forecast(tenant).await?);
+        let sheets = [("lines", &month), ("budgets", &budgets)];
+        sheet::print(&sheets, &about(store).await?, self.output)
+    }
+}
+
+impl Asked {
+    fn span(&self, stack: &Stack) -> Result<Span, ReportError> {
+        let now = stack.clock().now_ms();
+        let whole = Span::of(self.month.unwrap_or_else(|| Month::of(Millis(now))));
+        let past =
+            |past: Option<amount::Past>, or: Millis| past.map_or(or, |past| Millis(past.ms(now)));
+        let span = Span {
+            from: past(self.from, whole.from),
+            until: past(self.until, whole.until),
+        };
+        match span.from < span.until {
+            true => Ok(span),
+            false => Err(ReportError::EmptySpan),
+        }
+    }
+}

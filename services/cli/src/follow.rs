@@ -1,0 +1,194 @@
+//! What a run writes, and how it ends.
+
+use crate::{
+    Failure, look, stack,
+    submit::{how, waits},
+};
+use chassis::stack::Stack;
+use clap::Args;
+use client::{Client, QueryError};
+use schemas::v1::{AllocationState, AllocationView, EndCause, LogsQuery, RunExit};
+use std::{io::Write, process::ExitCode, time::Duration};
+use vocab::Rule;
+
+/// While nothing happens.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How often what was just accepted may not be found.
+const NOT_FOUND_MAX: u32 = 20;
+/// What a shell adds to the number of a signal that has ended a command.
+const BY_SIGNAL: u8 = 128;
+
+/// Show what a run has written.
+#[derive(Args)]
+pub struct Logs {
+    #[arg(long)]
+    tenant: String,
+    allocation_id: String,
+    /// Go on until the allocation has ended, and end with the exit code of its command.
+    #[arg(long, short)]
+    follow: bool,
+}
+
+impl Logs {
+    pub async fn run(self, stack: &Stack) -> Result<ExitCode, Failure> {
+        let client = stack::tenant(stack, &self.tenant).await?;
+        if self.follow {
+            return follow(&client, &self.allocation_id).await;
+        }
+        let view = client.allocation(&*self.allocation_id, 0).await?;
+        if view.node.is_empty() {
+            return Err(format!("{} has not run", self.allocation_id).into());
+        }
+        Log::default().read(&client, &view).await?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// How far a log was read.
+#[derive(Default)]
+struct Log {
+    run: u64,
+    offset: u64,
+}
+
+impl Log {
+    /// Writes what there is to standard output; whether the run is over and has written no more.
+    async fn read(&mut self, client: &Client, view: &AllocationView) -> Result<bool, QueryError> {
+        loop {
+            let query = LogsQuery {
+                allocation_id: view.allocation_id.clone(),
+                node: view.node.clone(),
+                offset: self.offset,
+                max_bytes: 0,
+            };
+            let part = client.logs(&query).await?;
+            if part.run != self.run {
+                let another = self.run != 0 && self.offset != 0;
+                (self.run, self.offset) = (part.run, 0);
+                // What was asked for was of the run before.
+                if another {
+                    continue;
+                }
+            }
+            if part.data.is_empty() {
+                return Ok(part.over);
+            }
+            if part.offset > self.offset {
+                eprintln!("({} bytes were dropped)", part.offset - self.offset);
+            }
+            self.offset = part.offset + part.data.len() as u64;
+            let mut out = std::io::stdout().lock();
+            // Whoever reads has gone, and so has the need for it.
+            if out
+                .write_all(&part.data)
+                .and_then(|()| out.flush())
+                .is_err()
+            {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// Until the allocation has ended. What it writes goes to standard output, and where it stands to standard error. The exit
+/// code is the command's own; 128 and its number for a signal, as in a shell.
+pub async fn follow(client: &Client, allocation_id: &str) -> Result<ExitCode, Failure> {
+    let mut log = Log::default();
+    let mut told = String::new();
+    let mut not_found = 0;
+    loop {
+        let view = match client.allocation(allocation_id, 0).await {
+            // The read model follows what was just accepted.
+            Err(error)
+                if error.rule() == Some(Rule::AllocationNotFound) && not_found < NOT_FOUND_MAX =>
+            {
+                not_found += 1;
+                tokio::time::sleep(PAUSE).await;
+                continue;
+            }
+            view => view?,
+        };
+        let stands = stands(&view);
+        if stands != told {
+            eprintln!("{allocation_id} {stands}");
+            told = stands;
+        }
+        let runs = matches!(
+            view.state(),
+            AllocationState::Started | AllocationState::Stopping | AllocationState::Ended
+        );
+        if runs && !view.node.is_empty() {
+            match log.read(client, &view).await {
+                Ok(_) => {}
+                // It may come back; of a run that is over nothing more is known.
+                Err(error) if error.rule() == Some(Rule::LogUnavailable) => {
+                    if view.ended.is_some() {
+                        eprintln!("the rest of the log is not available");
+                    }
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if let Some(ended) = view.ended {
+            return Ok(ExitCode::from(code(ended.cause(), ended.exit)));
+        }
+        if view.state() == AllocationState::Ended {
+            // Quota has denied it.
+            return Ok(ExitCode::FAILURE);
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+fn stands(view: &AllocationView) -> String {
+    match (&view.ended, &view.waiting, view.state()) {
+        (Some(ended), ..) => format!("ended: {}", how(ended.cause(), ended.exit)),
+        (None, Some(waiting), _) => waits(waiting),
+        (None, None, AllocationState::Started) => format!("runs {}", place(view)),
+        (None, None, AllocationState::Stopping) => format!("is being stopped {}", place(view)),
+        (None, None, AllocationState::Placed) => format!("starts {}", place(view)),
+        (None, None, _) => "waits for quota or its turn".to_owned(),
+    }
+}
+
+fn place(view: &AllocationView) -> String {
+    look::place(&view.node, &view.gpus)
+}
+
+/// What the command line ends with.
+fn code(cause: EndCause, exit: Option<RunExit>) -> u8 {
+    let low = |number: u32| u8::try_from(number).unwrap_or(u8::MAX);
+    match (exit, cause) {
+        (Some(exit), _) if exit.signal > 0 => BY_SIGNAL.saturating_add(low(exit.signal)),
+        (Some(exit), _) if exit.code > 0 => low(exit.code),
+        (_, EndCause::Finished) => 0,
+        // Cancelled, preempted or lost: whatever its command ended with, it has not done its work.
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_exit_code_is_the_commands() {
+        let check = |cause, exit: Option<(u32, u32)>, expected| {
+            let exit = exit.map(|(code, signal)| RunExit {
+                code,
+                signal,
+                ..RunExit::default()
+            });
+            assert_eq!(code(cause, exit), expected, "{cause:?} {exit:?}");
+        };
+        check(EndCause::Finished, None, 0);
+        check(EndCause::Finished, Some((0, 0)), 0);
+        check(EndCause::Failed, Some((3, 0)), 3);
+        check(EndCause::Failed, Some((0, 9)), 137);
+        check(EndCause::Failed, None, 1);
+        check(EndCause::Cancelled, Some((0, 0)), 1);
+        check(EndCause::Cancelled, Some((0, 15)), 143);
+        check(EndCause::NodeLost, None, 1);
+        check(EndCause::Failed, Some((999, 0)), 255);
+    }
+}

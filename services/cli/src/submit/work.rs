@@ -1,0 +1,57 @@
+//! What it is to run.
+
+use clap::Args;
+use schemas::v1;
+use std::path::PathBuf;
+
+#[derive(Args)]
+pub struct Work {
+    /// A variable of its environment; may be repeated. It is on the ledger, so it is no place for secrets.
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    env: Vec<v1::EnvVar>,
+    /// The directory that it runs in, on the node; without it one of its own.
+    #[arg(long, value_name = "PATH", default_value = "")]
+    working_dir: String,
+    /// The image that it runs in, where the nodes' agents start containers.
+    #[arg(long, default_value = "")]
+    image: String,
+    /// A file that it reads from its standard input, at most 32 KiB.
+    #[arg(long, value_name = "FILE", value_parser = payload)]
+    payload: Option<Payload>,
+    /// The command and its arguments, behind `--`.
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+#[derive(Debug, Clone)]
+struct Payload(Vec<u8>);
+
+fn payload(file: &str) -> Result<Payload, String> {
+    let bytes = std::fs::read(PathBuf::from(file));
+    bytes.map(Payload).map_err(|error| error.to_string())
+}
+
+fn variable(text: &str) -> Result<v1::EnvVar, String> {
+    let pair = text.split_once('=');
+    let (name, value) = pair.ok_or_else(|| format!("{text}: write a variable as NAME=VALUE"))?;
+    Ok(v1::EnvVar {
+        name: name.to_owned(),
+        value: value.to_owned(),
+    })
+}
+
+impl Work {
+    /// None where nothing is said of it.
+    pub fn request(self) -> Option<v1::Work> {
+        let mut words = self.command.into_iter();
+        let work = v1::Work {
+            command: words.next().unwrap_or_default(),
+            args: words.collect(),
+            env: self.env,
+            working_dir: self.working_dir,
+            image: self.image,
+            payload: self.payload.map(|file| file.0).unwrap_or_default(),
+        };
+        (work != v1::Work::default()).then_some(work)
+    }
+}

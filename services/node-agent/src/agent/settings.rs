@@ -1,0 +1,72 @@
+//! What a site says of its agent.
+
+use serde::Deserialize;
+use std::{collections::BTreeMap, path::PathBuf};
+
+/// The table `[service]` of the agent's configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// The node's name, a token; empty: the machine's.
+    pub node: String,
+    /// Where runs, their logs and the node's identity are. Another one for each agent of a machine.
+    pub state_dir: PathBuf,
+    /// The token that `apportion node approve` has printed. The creds of `[nats]` are then those of `join`. Without it they
+    /// are the node's own.
+    pub token_file: Option<PathBuf>,
+    /// What the system keeps for itself.
+    pub reserved_cpu_milli: u64,
+    pub reserved_memory_bytes: u64,
+    /// As they were approved.
+    pub labels: BTreeMap<String, String>,
+    /// `arch`, `hostname` and `os` are labels, too. Where nodes have to join, they have to be approved like all others.
+    pub machine_labels: bool,
+    /// Of what a run writes, the newest so many bytes are kept.
+    pub log_bytes_max: u64,
+    /// Logs of so many runs that are over are kept, and each no longer than this.
+    pub logs_max: usize,
+    pub log_age_ms: i64,
+    /// Between being told to stop and being killed, where the cell sets no moment.
+    pub grace_ms: i64,
+    /// The site's own starter of containers: it runs instead of the command and gets the assignment as JSON.
+    pub exec_plugin: Option<PathBuf>,
+    /// What becomes of runs when the agent is stopped.
+    pub on_stop: OnStop,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnStop {
+    /// They are stopped, and returned to the queue.
+    Drain,
+    /// They go on, and the agent finds them when it is started again before its lease is over.
+    Leave,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            node: String::new(),
+            state_dir: PathBuf::from("/var/lib/apportion-node-agent"),
+            token_file: None,
+            reserved_cpu_milli: 0,
+            reserved_memory_bytes: 0,
+            labels: BTreeMap::new(),
+            machine_labels: false,
+            log_bytes_max: 16 << 20,
+            logs_max: 1000,
+            log_age_ms: 24 * 3_600_000,
+            grace_ms: 30_000,
+            exec_plugin: None,
+            on_stop: OnStop::Drain,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_sample_configuration_is_accepted() {
+        chassis::check_sample::<super::Settings>(include_str!("../../config.example.toml"));
+    }
+}

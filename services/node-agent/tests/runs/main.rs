@@ -1,0 +1,12 @@
+//! Runs of real commands, each with its shim.
+
+mod bounds;
+mod ends;
+mod environment;
+mod garbage;
+mod lease;
+mod log;
+mod node;
+mod plugin;
+mod restart;
+mod stop;

@@ -1,0 +1,117 @@
+//! What a rate is for: which resource, whose use, and where; and which of several rates goes first.
+
+use crate::{ResourceKey, Token};
+use serde::{Deserialize, Serialize};
+
+/// Whose use, and where, a rate is for: what is none is for all. Of a use: whose it is, and where.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RateScope {
+    pub tenant: Option<Token>,
+    pub priority_class: Option<Token>,
+    /// The node's label of that name, as `cluster`.
+    pub pool: Option<Token>,
+    pub cluster: Option<Token>,
+}
+
+impl RateScope {
+    /// For everybody's use, everywhere.
+    pub fn is_all(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What a rate is for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RateKey {
+    pub resource: ResourceKey,
+    pub scope: RateScope,
+}
+
+/// What a rate names beside its resource type, as bits: of the rates that fit, the highest goes first. One for a tenant goes
+/// before one for a priority class, that before one for a pool, that before one for a cluster, and that before one for a model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct RateRank(u8);
+
+impl RateKey {
+    fn names(&self) -> [&Option<Token>; 5] {
+        let RateScope {
+            tenant,
+            priority_class,
+            pool,
+            cluster,
+        } = &self.scope;
+        let model = &self.resource.model;
+        [tenant, priority_class, pool, cluster, model]
+    }
+
+    pub fn rank(&self) -> RateRank {
+        let bits = self.names().map(|name| u8::from(name.is_some()));
+        RateRank(bits.into_iter().fold(0, |rank, bit| rank << 1 | bit))
+    }
+
+    /// The rate of that rank that fits a use; none: the use has no name for what such a rate names.
+    pub fn of_rank(&self, rank: RateRank) -> Option<Self> {
+        let mut key = self.clone();
+        let RateScope {
+            tenant,
+            priority_class,
+            pool,
+            cluster,
+        } = &mut key.scope;
+        let model = &mut key.resource.model;
+        let names = [tenant, priority_class, pool, cluster, model];
+        for (bit, name) in names.into_iter().rev().enumerate() {
+            if rank.0 & 1 << bit == 0 {
+                *name = None;
+            }
+        }
+        (key.rank() == rank).then_some(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> RateKey {
+        let mut words = text.split_whitespace();
+        let resource = ResourceKey::parse(words.next().unwrap()).unwrap();
+        let mut scope = RateScope::default();
+        for word in words {
+            let (of, name) = word.split_once('=').unwrap();
+            let name = Some(Token::new(name).unwrap());
+            match of {
+                "tenant" => scope.tenant = name,
+                "class" => scope.priority_class = name,
+                "pool" => scope.pool = name,
+                "cluster" => scope.cluster = name,
+                _ => panic!("{of}"),
+            }
+        }
+        RateKey { resource, scope }
+    }
+
+    #[test]
+    fn the_narrower_name_goes_first() {
+        let all = [
+            "gpu",
+            "gpu:T4",
+            "gpu cluster=c",
+            "gpu:T4 cluster=c",
+            "gpu pool=p",
+            "gpu:T4 pool=p cluster=c",
+            "gpu class=k",
+            "gpu class=k pool=p",
+            "gpu tenant=t",
+            "gpu:T4 tenant=t class=k pool=p cluster=c",
+        ];
+        let ranks = all.map(|text| key(text).rank());
+        assert!(ranks.is_sorted_by(|a, b| a < b), "{ranks:?}");
+        let used = key(all[9]);
+        for text in all {
+            assert_eq!(used.of_rank(key(text).rank()), Some(key(text)));
+        }
+        assert_eq!(key("gpu pool=p").of_rank(key("gpu class=k").rank()), None);
+        assert_eq!(key("cpu pool=p").of_rank(key("gpu:T4").rank()), None);
+    }
+}
