@@ -45,6 +45,7 @@ token_file = "{token}"
 on_stop = "{on_stop}"
 log_bytes_max = 65536
 grace_ms = 1000
+max_runs = {max_runs}
 """
 # Says with the monotonic clock when it begins and, for as long as it lives, that it does.
 BEATS = """
@@ -156,12 +157,13 @@ class Agent(unittest.TestCase):
             path.write_text(approved.rsplit(None, 1)[1], encoding="utf-8")
         return path
 
-    def agent(self, on_stop="drain", node=NODE, url=None, environment=None):
+    def agent(self, on_stop="drain", node=NODE, url=None, environment=None, max_runs=512):
         config = self.directory / f"{node}.toml"
         config.write_text(CONFIG.format(
             cell=self.stack["cell"]["name"], number=self.stack["cell"]["number"],
             url=url or self.stack["nats"]["url"], creds=f"{self.stack['nats']['creds']}/join.creds", node=node,
-            state=self.directory / ("agent" if node == NODE else node), token=self.token(node), on_stop=on_stop), encoding="utf-8")
+            state=self.directory / ("agent" if node == NODE else node), token=self.token(node), on_stop=on_stop,
+            max_runs=max_runs), encoding="utf-8")
         log = open(self.directory / f"agent-{len(self.agents)}.log", "wb")
         self.addCleanup(log.close)
         agent = subprocess.Popen([str(PROGRAMS / "apportion-node-agent"), "--config", str(config)],
@@ -440,6 +442,25 @@ class Agent(unittest.TestCase):
         # None of them began twice, and the clock cost the node no life.
         for allocation, *_ in ran:
             self.assertNotIn("queued again", self.apportion("explain", "--tenant", "team-a", allocation))
+
+    def test_a_node_takes_no_more_runs_than_it_may(self):
+        self.agent(max_runs=3)
+        self.wait(lambda: self.node_is("ready"), "the node has joined")
+        gate = self.directory / "gate"
+        waits = ("--", "sh", "-c", f"while [ ! -e {gate} ]; do sleep 0.05; done")
+        # They ask for next to nothing: by room alone the node would take all of them.
+        asked = [self.apportion("submit", "--tenant", "team-a", "--cpu", "0", "--memory", "1MiB", *waits).split()[0]
+                 for _ in range(5)]
+
+        def states():
+            return [self.state_of(allocation) for allocation in asked]
+
+        self.wait(lambda: states().count("running") == 3, "as many run as may")
+        waiting = asked[states().index("queued")]
+        self.wait(lambda: "holds as many allocations as it may" in self.apportion("explain", "--tenant", "team-a", waiting),
+                  "it says why the others wait")
+        gate.touch()
+        self.wait(lambda: states() == ["ended"] * 5, "the others came after them")
 
     def test_the_example_runs_commands(self):
         descriptors, node = self.directory / "apportion.binpb", "example-1"

@@ -10,6 +10,7 @@ wire::pair!(pub Label { name, value });
 #[derive(
     Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
 )]
+#[serde(from = "Stored", into = "Stored")]
 pub struct NodeCapacity {
     #[wire(1)]
     pub cpu_milli: u64,
@@ -29,9 +30,17 @@ pub struct NodeCapacity {
     pub extended: Vec<(Token, u64)>,
     #[wire(8)]
     pub topology: Option<Box<Topology>>,
+    /// Allocations that it holds at once, at the most, whatever they ask for; 0: as many as there is room for.
+    #[wire(9)]
+    pub max_runs: u32,
 }
 
 impl NodeCapacity {
+    /// Whether one more may come where there are so many, room left aside.
+    pub fn takes_one_more(&self, runs: usize) -> bool {
+        self.max_runs == 0 || runs < self.max_runs as usize
+    }
+
     pub const LABELS_MAX: usize = 64;
     pub const TAINTS_MAX: usize = 16;
 
@@ -62,6 +71,7 @@ impl NodeCapacity {
             taints,
             extended,
             topology,
+            max_runs: _,
         } = self;
         *cpu_milli <= AllocationSpec::CPU_MILLI_MAX
             && *memory_bytes <= AllocationSpec::MEMORY_BYTES_MAX
@@ -76,6 +86,70 @@ impl NodeCapacity {
                 .iter()
                 .all(|(_, amount)| (1..=AllocationSpec::EXTENDED_AMOUNT_MAX).contains(amount))
             && topology.as_ref().is_none_or(|it| it.makes_up(self))
+    }
+}
+
+/// As it stands in snapshots, whose bytes have no names. Those of before `max_runs` ended with `Option<Box<Topology>>`, which
+/// has the same bytes as the first two of [`Rest`].
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    cpu_milli: u64,
+    memory_bytes: u64,
+    gpus: u16,
+    gpu_model: Option<Token>,
+    labels: Vec<(Token, Token)>,
+    taints: Vec<Taint>,
+    extended: Vec<(Token, u64)>,
+    rest: Rest,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Rest {
+    Nothing,
+    Topology(Box<Topology>),
+    Bounded {
+        topology: Option<Box<Topology>>,
+        max_runs: u32,
+    },
+}
+
+impl From<Stored> for NodeCapacity {
+    fn from(stored: Stored) -> Self {
+        let (topology, max_runs) = match stored.rest {
+            Rest::Nothing => (None, 0),
+            Rest::Topology(topology) => (Some(topology), 0),
+            Rest::Bounded { topology, max_runs } => (topology, max_runs),
+        };
+        Self {
+            cpu_milli: stored.cpu_milli,
+            memory_bytes: stored.memory_bytes,
+            gpus: stored.gpus,
+            gpu_model: stored.gpu_model,
+            labels: stored.labels,
+            taints: stored.taints,
+            extended: stored.extended,
+            topology,
+            max_runs,
+        }
+    }
+}
+
+impl From<NodeCapacity> for Stored {
+    fn from(capacity: NodeCapacity) -> Self {
+        Self {
+            cpu_milli: capacity.cpu_milli,
+            memory_bytes: capacity.memory_bytes,
+            gpus: capacity.gpus,
+            gpu_model: capacity.gpu_model,
+            labels: capacity.labels,
+            taints: capacity.taints,
+            extended: capacity.extended,
+            rest: match (capacity.topology, capacity.max_runs) {
+                (None, 0) => Rest::Nothing,
+                (Some(topology), 0) => Rest::Topology(topology),
+                (topology, max_runs) => Rest::Bounded { topology, max_runs },
+            },
+        }
     }
 }
 
@@ -119,7 +193,7 @@ impl Topology {
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
 )]
 pub struct NodeApproval {
-    /// The most that it may register with; without taints and topology, which it says of itself.
+    /// The most that it may register with; without taints, topology and a bound of its own, which it says of itself.
     #[wire(1)]
     pub capacity: NodeCapacity,
     /// SHA-256 of the token by which it joins.
@@ -134,9 +208,12 @@ impl NodeApproval {
     /// Whether such a capacity can be approved.
     pub fn plausible(&self) -> bool {
         let NodeCapacity {
-            taints, topology, ..
+            taints,
+            topology,
+            max_runs,
+            ..
         } = &self.capacity;
-        self.capacity.plausible() && taints.is_empty() && topology.is_none()
+        self.capacity.plausible() && taints.is_empty() && topology.is_none() && *max_runs == 0
     }
 
     /// The first that the node says to have and was not approved.
@@ -210,7 +287,62 @@ mod tests {
                 distances: vec![10, 21, 21, 10],
                 links: vec![(0, 1), (2, 3)],
             })),
+            max_runs: 3,
         }
+    }
+
+    #[test]
+    fn a_capacity_is_read_from_snapshots_with_and_without_a_bound() {
+        /// As it was before `max_runs`.
+        #[derive(Serialize)]
+        struct Before(
+            u64,
+            u64,
+            u16,
+            Option<Token>,
+            Vec<(Token, Token)>,
+            Vec<Taint>,
+            Vec<(Token, u64)>,
+            Option<Box<Topology>>,
+        );
+        let unbounded = NodeCapacity {
+            max_runs: 0,
+            ..node()
+        };
+        let flat = NodeCapacity {
+            topology: None,
+            ..unbounded.clone()
+        };
+        for capacity in [unbounded, flat] {
+            let c = capacity.clone();
+            let before = Before(
+                c.cpu_milli,
+                c.memory_bytes,
+                c.gpus,
+                c.gpu_model,
+                c.labels,
+                c.taints,
+                c.extended,
+                c.topology,
+            );
+            let bytes = postcard::to_allocvec(&before).unwrap();
+            assert_eq!(postcard::to_allocvec(&capacity).unwrap(), bytes);
+            let read: NodeCapacity = postcard::from_bytes(&bytes).unwrap();
+            assert_eq!(read, capacity);
+        }
+        for topology in [node().topology, None] {
+            let bounded = NodeCapacity { topology, ..node() };
+            let bytes = postcard::to_allocvec(&bounded).unwrap();
+            let read: NodeCapacity = postcard::from_bytes(&bytes).unwrap();
+            assert_eq!(read, bounded);
+        }
+    }
+
+    #[test]
+    fn a_node_takes_as_many_as_it_may() {
+        assert!(node().takes_one_more(2));
+        assert!(!node().takes_one_more(3));
+        assert!(NodeCapacity::default().takes_one_more(usize::MAX));
     }
 
     #[track_caller]
@@ -304,6 +436,7 @@ mod tests {
             capacity: NodeCapacity {
                 taints: Vec::new(),
                 topology: None,
+                max_runs: 0,
                 ..node()
             },
             token: [0; 32],

@@ -134,6 +134,8 @@ pub enum Filter {
     Spread = 14,
     /// Promised to, or being cleared for, one who waits for longer or is worth more.
     Backfill = 16,
+    /// It holds as many allocations as it may; asked after `Numa`.
+    MaxRuns = 17,
 }
 
 impl Filter {
@@ -153,6 +155,7 @@ impl Filter {
             Self::Numa => "numa",
             Self::Affinity => "affinity",
             Self::Spread => "spread",
+            Self::MaxRuns => "max_runs",
             Self::Backfill => "backfill",
         }
     }

@@ -294,7 +294,7 @@ thread_local! {
 static HOOK: Once = Once::new();
 
 /// Runs `work`; a panic comes back as text, with its place.
-fn quietly<R>(work: impl FnOnce() -> R) -> Result<R, String> {
+pub fn quietly<R>(work: impl FnOnce() -> R) -> Result<R, String> {
     HOOK.call_once(|| {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
@@ -306,9 +306,9 @@ fn quietly<R>(work: impl FnOnce() -> R) -> Result<R, String> {
             }
         }));
     });
-    QUIET.set(true);
+    let around = QUIET.replace(true);
     let outcome = catch_unwind(AssertUnwindSafe(work));
-    QUIET.set(false);
+    QUIET.set(around);
     outcome.map_err(|panic| format!("{} at {}", panic_text(panic.as_ref()), PLACE.take()))
 }
 

@@ -14,7 +14,7 @@ use super::{
     },
     clock::{ClockHand, WorldClock},
     feed::MemoryFeed,
-    process::{Orders, Process, Role, Shared},
+    process::{Orders, Process, Role, Shared, quietly},
     tenants::{CELL, Known, Tenants},
 };
 use admission::{
@@ -200,7 +200,12 @@ impl World {
 
     /// Lives through the whole seed.
     pub fn run(mut self) -> Outcome {
-        let violation = self.live().err();
+        // What a replay cannot make sense of breaks down here, and not in a process.
+        let lived = quietly(|| self.live());
+        let violation = match lived {
+            Ok(lived) => lived.err(),
+            Err(text) => Some(self.breakdown(text)),
+        };
         Outcome {
             events: self.checker.events(),
             records: self.read as u64,
@@ -208,6 +213,14 @@ impl World {
             digest: self.checker.digest(),
             violation,
             trace: self.trace.map(Trace::lines).unwrap_or_default(),
+        }
+    }
+
+    fn breakdown(&self, text: String) -> Violation {
+        Violation {
+            invariant: Invariant::Breakdown,
+            lsn: self.read as u64,
+            text,
         }
     }
 
@@ -364,11 +377,7 @@ impl World {
                 let text = format!("{process} {ended}");
                 // Its last words may be the consequence of what stands on the ledger.
                 self.look()?;
-                return Err(Violation {
-                    invariant: Invariant::Breakdown,
-                    lsn: self.read as u64,
-                    text,
-                });
+                return Err(self.breakdown(text));
             }
         };
         let (id, effects) = (process.id, process.take_effects());

@@ -45,6 +45,7 @@ pub fn keeps_off(filter: Filter) -> &'static str {
         Filter::Numa => "no NUMA zones with enough free",
         Filter::Affinity => "not near, or not apart from, the groups that it names",
         Filter::Spread => "would spread its group unevenly",
+        Filter::MaxRuns => "holds as many allocations as it may",
         Filter::Backfill => "kept free for the head of the line",
     }
 }

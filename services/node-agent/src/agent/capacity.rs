@@ -39,6 +39,7 @@ pub fn capacity(machine: &Machine, settings: &Settings) -> v1::NodeCapacity {
         taints: Vec::new(),
         extended: Vec::new(),
         topology: topology(machine),
+        max_runs: settings.max_runs,
     }
 }
 

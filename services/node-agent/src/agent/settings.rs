@@ -17,6 +17,8 @@ pub struct Settings {
     /// What the system keeps for itself.
     pub reserved_cpu_milli: u64,
     pub reserved_memory_bytes: u64,
+    /// Allocations that the node takes at once, at the most, whatever they ask for; 0: as many as there is room for.
+    pub max_runs: u32,
     /// As they were approved.
     pub labels: BTreeMap<String, String>,
     /// `arch`, `hostname` and `os` are labels, too. Where nodes have to join, they have to be approved like all others.
@@ -51,6 +53,7 @@ impl Default for Settings {
             token_file: None,
             reserved_cpu_milli: 0,
             reserved_memory_bytes: 0,
+            max_runs: 512,
             labels: BTreeMap::new(),
             machine_labels: false,
             log_bytes_max: 16 << 20,

@@ -50,6 +50,9 @@ pub struct Node {
     /// Its NUMA zones and device links, as registered; NULL when not known.
     #[table(check = "jsonb_typeof(topology) = 'object'")]
     topology: Option<Json<Box<Topology>>>,
+    /// Allocations that it holds at once, at the most; 0: as many as there is room for.
+    #[table(default = "0", check = "max_runs >= 0")]
+    max_runs: u32,
     /// The life of the node's agent, by the agent's own count; any unsigned 64-bit number.
     #[table(check = "boot >= 0")]
     boot: Wide,
@@ -73,6 +76,7 @@ impl From<&NodeRow> for Node {
             taints: Json(capacity.taints.clone()),
             extended: names(&capacity.extended),
             topology: capacity.topology.clone().map(Json),
+            max_runs: capacity.max_runs,
             boot: Wide(row.boot),
         }
     }
@@ -94,6 +98,7 @@ impl From<Node> for NodeRow {
                 taints: node.taints.0,
                 extended: node.extended.0.into_iter().collect(),
                 topology: node.topology.map(|topology| topology.0),
+                max_runs: node.max_runs,
             },
             registered_at: node.registered_at,
             since: node.since,

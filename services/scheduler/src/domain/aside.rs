@@ -59,7 +59,8 @@ impl Aside {
         }
         match &self.promise {
             Some(promise) if promise.node == node && promise.to != no => {
-                ends.is_some_and(|ends| ends <= promise.from) || state.leaves_room(live, promise)
+                ends.is_some_and(|ends| ends <= promise.from)
+                    || state.leaves_room((no, live), promise)
             }
             _ => true,
         }
@@ -144,8 +145,8 @@ impl Scheduler {
         for (end, held) in ends {
             for no in held {
                 let live = self.allocations.get(&no)?;
-                let taken = &live.binding()?.taken;
-                node.give_back(capacity, self.allocations.class(live.class), taken);
+                let class = self.allocations.class(live.class);
+                node.give_back(capacity, (no, class), &live.binding()?.taken);
             }
             if self.fleet.value_of(&node, capacity, wanted).fits() {
                 return Some(end);
@@ -162,7 +163,7 @@ impl Scheduler {
     }
 
     /// Whether the one to whom the node is promised still fits at the promised time when `live` is there as well.
-    fn leaves_room(&self, live: &Live, promise: &Promise) -> bool {
+    fn leaves_room(&self, (no, live): (AllocationNo, &Live), promise: &Promise) -> bool {
         let Some(promised) = self.allocations.get(&promise.to) else {
             return true;
         };
@@ -174,7 +175,7 @@ impl Scheduler {
         let Some(spot) = spot else {
             return false;
         };
-        if node.take(capacity, class, spot.parts()).is_err() {
+        if node.take(capacity, (no, class), spot.parts()).is_err() {
             return false;
         }
         let held: Vec<_> = node.holds.iter().copied().collect();
@@ -185,7 +186,8 @@ impl Scheduler {
                 && let Some(live) = self.allocations.get(&no)
                 && let Some(binding) = live.binding()
             {
-                node.give_back(capacity, self.allocations.class(live.class), &binding.taken);
+                let class = self.allocations.class(live.class);
+                node.give_back(capacity, (no, class), &binding.taken);
             }
         }
         let class = self.allocations.class(promised.class);

@@ -76,12 +76,13 @@ impl Checker {
         let Some(capacity) = self.nodes.capacity(&key.0, key.1) else {
             return Err(at.wrong(Invariant::Exclusive, format!("{key:?} has no capacity")));
         };
-        let (mut cpu, mut memory) = (0, 0);
+        let (mut runs, mut cpu, mut memory) = (0, 0, 0);
         let mut devices = vec![0; capacity.gpus as usize];
         let mut extended: BTreeMap<&str, u64> = BTreeMap::new();
         // By what takes from one zone alone; how the others divide is not said.
         let mut zones: BTreeMap<u32, (u64, u64)> = BTreeMap::new();
         for (no, a, hold) in self.allocations.held_on(key) {
+            runs += 1;
             cpu += a.demand.cpu_milli;
             memory += a.demand.memory_bytes;
             for (name, amount) in &a.demand.extended {
@@ -112,14 +113,15 @@ impl Checker {
             let zone = topology.and_then(|it| it.zones.get(*zone as usize));
             zone.is_some_and(|zone| *cpu <= zone.cpu_milli && *memory <= zone.memory_bytes)
         };
-        let within = cpu <= capacity.cpu_milli
+        let within = (capacity.max_runs == 0 || runs <= capacity.max_runs)
+            && cpu <= capacity.cpu_milli
             && memory <= capacity.memory_bytes
             && devices.iter().all(|milli| *milli <= 1000)
             && extended.iter().all(|(name, held)| *held <= amount(name))
             && zones.iter().all(zone_fits);
         at.rule(within, Invariant::Exclusive, || {
             format!(
-                "{key:?} holds cpu {cpu}, memory {memory}, devices {devices:?}, {extended:?}, by zone {zones:?} of {capacity:?}"
+                "{key:?} holds {runs}, cpu {cpu}, memory {memory}, devices {devices:?}, {extended:?}, by zone {zones:?} of {capacity:?}"
             )
         })
     }

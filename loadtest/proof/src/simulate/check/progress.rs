@@ -22,6 +22,7 @@ struct Free<'a> {
     node: &'a str,
     incarnation: u64,
     capacity: &'a v1::NodeCapacity,
+    runs: u32,
     cpu: u64,
     memory: u64,
     devices: Vec<u64>,
@@ -36,7 +37,8 @@ impl Free<'_> {
         devices.retain(|device| self.devices[*device] >= demand.gpu_milli);
         // The fullest first.
         devices.sort_by_key(|device| self.devices[*device]);
-        let fits = demand.cpu_milli <= self.cpu
+        let fits = self.runs > 0
+            && demand.cpu_milli <= self.cpu
             && demand.memory_bytes <= self.memory
             && devices.len() as u64 >= demand.gpus
             && demand
@@ -46,6 +48,7 @@ impl Free<'_> {
         if !fits {
             return false;
         }
+        self.runs -= 1;
         self.cpu -= demand.cpu_milli;
         self.memory -= demand.memory_bytes;
         for device in devices.into_iter().take(demand.gpus as usize) {
@@ -106,12 +109,17 @@ impl Checker {
                 node,
                 incarnation,
                 capacity,
+                runs: match capacity.max_runs {
+                    0 => u32::MAX,
+                    most => most,
+                },
                 cpu: capacity.cpu_milli,
                 memory: capacity.memory_bytes,
                 devices: vec![1000; capacity.gpus as usize],
                 extended: extended.map(|it| (it.name.as_str(), it.amount)).collect(),
             };
             for (_, a, hold) in self.allocations.held_on(&(node.to_owned(), incarnation)) {
+                free.runs = free.runs.saturating_sub(1);
                 free.cpu = free.cpu.saturating_sub(a.demand.cpu_milli);
                 free.memory = free.memory.saturating_sub(a.demand.memory_bytes);
                 for share in &hold.gpus {

@@ -228,6 +228,10 @@ pub fn capacity(random: &mut Seeded) -> v1::NodeCapacity {
         });
     }
     capacity.topology = random.chance(300).then(|| halves(&capacity));
+    // Of what is drawn already, so that the worlds without it are as before.
+    if capacity.cpu_milli == 16_000 {
+        capacity.max_runs = 1 + capacity.gpus;
+    }
     capacity
 }
 

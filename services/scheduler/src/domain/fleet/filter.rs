@@ -50,8 +50,12 @@ pub fn most_on(capacity: &NodeCapacity, class: &Class) -> u64 {
         let at = capacity.extended.binary_search_by(|(has, _)| has.cmp(name));
         at.map_or(0, |at| capacity.extended[at].1 / amount.max(&1))
     });
+    let by_runs = match capacity.max_runs {
+        0 => u64::MAX,
+        most => u64::from(most),
+    };
     let most = by_extended.min().unwrap_or(u64::MAX);
-    most.min(by_cpu).min(by_memory).min(by_gpu)
+    most.min(by_cpu).min(by_memory).min(by_gpu).min(by_runs)
 }
 
 pub fn meets(capacity: &NodeCapacity, wanted: &Requirement) -> bool {

@@ -330,8 +330,7 @@ impl Fleet {
         spot: (&[GpuShare], u8),
     ) -> Result<Taken, &'static str> {
         let node = &mut self.nodes[no.0 as usize];
-        let taken = node.take(self.kinds.get(node.kind.0), class, spot)?;
-        node.holds.insert(allocation);
+        let taken = node.take(self.kinds.get(node.kind.0), (allocation, class), spot)?;
         self.regroup(no, class, |members| members.there += 1);
         self.touch(no);
         Ok(taken)
@@ -364,17 +363,18 @@ impl Fleet {
     ) {
         if sabotage::armed(Bug::DoubleRelease) {
             let node = &mut self.nodes[no.0 as usize];
-            node.give_back(self.kinds.get(node.kind.0), class, taken);
+            node.give_back(self.kinds.get(node.kind.0), (allocation, class), taken);
+            node.holds.insert(allocation);
         }
         self.put_back(no, allocation, class, taken);
     }
 
     fn put_back(&mut self, no: NodeNo, allocation: AllocationNo, class: &Class, taken: &Taken) {
         let node = &mut self.nodes[no.0 as usize];
-        if !node.holds.remove(&allocation) {
+        if !node.holds.contains(&allocation) {
             return;
         }
-        node.give_back(self.kinds.get(node.kind.0), class, taken);
+        node.give_back(self.kinds.get(node.kind.0), (allocation, class), taken);
         self.regroup(no, class, |members| members.there -= 1);
         self.gained(no);
     }

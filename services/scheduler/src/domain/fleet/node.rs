@@ -116,6 +116,9 @@ impl Node {
         if class.numa() == NumaPolicy::Single && !self.has_zone(capacity, class) {
             return Err(Filter::Numa);
         }
+        if !capacity.takes_one_more(self.holds.len()) {
+            return Err(Filter::MaxRuns);
+        }
         Ok(())
     }
 
@@ -134,7 +137,12 @@ impl Node {
                 .map(|free| free / gpu.milli.max(1));
             per_device.map(u64::from).sum::<u64>() / u64::from(gpu.count.max(1))
         });
-        u32::try_from(by_cpu.min(by_memory).min(by_gpu)).unwrap_or(u32::MAX)
+        let by_runs = match capacity.max_runs {
+            0 => u64::MAX,
+            most => u64::from(most).saturating_sub(self.holds.len() as u64),
+        };
+        let most = by_cpu.min(by_memory).min(by_gpu).min(by_runs);
+        u32::try_from(most).unwrap_or(u32::MAX)
     }
 
     fn has_extended(&self, capacity: &NodeCapacity, class: &Class) -> bool {
@@ -188,11 +196,11 @@ impl Node {
         })
     }
 
-    /// Takes all of it or, naming what is missing, nothing.
+    /// Takes all of it for the allocation or, naming what is missing, nothing.
     pub fn take(
         &mut self,
         capacity: &NodeCapacity,
-        class: &Class,
+        (allocation, class): (AllocationNo, &Class),
         (gpus, zones_taken): (&[GpuShare], u8),
     ) -> Result<Taken, &'static str> {
         let mut extended = self.extended.clone();
@@ -220,14 +228,21 @@ impl Node {
         self.room.take(class.cpu_milli, class.memory_bytes, gpus)?;
         self.extended = extended;
         self.zones = zones;
+        self.holds.insert(allocation);
         Ok(Taken {
             gpus: gpus.into(),
             parts,
         })
     }
 
-    /// What `take` took of this incarnation.
-    pub fn give_back(&mut self, capacity: &NodeCapacity, class: &Class, taken: &Taken) {
+    /// What `take` took of this incarnation for the allocation.
+    pub fn give_back(
+        &mut self,
+        capacity: &NodeCapacity,
+        (allocation, class): (AllocationNo, &Class),
+        taken: &Taken,
+    ) {
+        self.holds.remove(&allocation);
         self.room
             .give_back(class.cpu_milli, class.memory_bytes, &taken.gpus);
         for (name, amount) in &class.extended {

@@ -220,11 +220,8 @@ impl<'a> Planner<'a> {
                 continue;
             };
             let live = state.allocations.get(&victim)?;
-            node.give_back(
-                capacity,
-                state.allocations.class(live.class),
-                &live.binding()?.taken,
-            );
+            let held_class = state.allocations.class(live.class);
+            node.give_back(capacity, (victim, held_class), &live.binding()?.taken);
             state.let_go(victim, (cause, allocation), &mut so_far);
             gone.push((victim, cause));
         }
@@ -239,7 +236,9 @@ impl<'a> Planner<'a> {
             let binding = live.binding()?;
             let held_class = state.allocations.class(live.class);
             let spot = Spot::of(&binding.taken);
-            let stays = with.take(capacity, held_class, spot.parts()).is_ok()
+            let stays = with
+                .take(capacity, (victim, held_class), spot.parts())
+                .is_ok()
                 && with.check(capacity, class).is_ok();
             if stays {
                 node = with;
@@ -306,7 +305,8 @@ impl Scheduler {
             let live = self.allocations.get(held)?;
             let binding = live.binding()?;
             if binding.stop.is_some() || plan.victims.contains_key(held) {
-                node.give_back(capacity, self.allocations.class(live.class), &binding.taken);
+                let class = self.allocations.class(live.class);
+                node.give_back(capacity, (*held, class), &binding.taken);
             }
         }
         let planned = plan.places.iter().filter(|(_, at)| *at == no);
@@ -326,7 +326,7 @@ impl Scheduler {
         node.check(capacity, class).ok()?;
         let policy = self.placement_policy(live);
         let spot = self.fleet.spot(node, capacity, class, policy)?;
-        node.take(capacity, class, spot.parts()).ok()?;
+        node.take(capacity, (coming, class), spot.parts()).ok()?;
         Some(())
     }
 

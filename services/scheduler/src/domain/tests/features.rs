@@ -290,3 +290,45 @@ fn a_pending_group_is_explained_by_filters_and_what_is_missing() {
         .collect();
     assert_eq!(reasons, ["no_node_matches"]);
 }
+
+#[test]
+fn a_node_takes_as_many_runs_as_it_may_whatever_they_ask_for() {
+    let mut w = World::new();
+    let node = NodeCapacity {
+        max_runs: 2,
+        ..capacity(32, 256, 0)
+    };
+    w.node("n", 1, node);
+    let small = w.submit("t", 3, class(job(0, 1), 0));
+    let explained = w.settle().into_iter().find_map(|event| match event {
+        Event::PendingGroupExplained(PendingGroupExplained { counts, .. }) => Some(counts),
+        _ => None,
+    });
+    assert_eq!(explained, Some(vec![(Filter::MaxRuns, 1)]));
+    assert_eq!(w.held(&small), small[..2]);
+    assert_eq!(w.reason(small[2]), "no_room_now");
+    // What is worth more takes the place of one, and no more than one has to go.
+    let urgent = w.submit("t", 1, class(job(1, 1), 1))[0];
+    let said = spoken(&w.settle());
+    let preempted: Vec<_> = said
+        .iter()
+        .filter(|it| it.ends_with("preempted priority"))
+        .collect();
+    let one = format!("{} preempted priority", small[1]);
+    assert_eq!(preempted, [&one], "{said:?}");
+    assert_eq!(w.held(&small), small[..1]);
+    assert_eq!(w.node_of(urgent).as_deref(), Some("n"));
+    // A gang of three waits, though nothing else is there.
+    w.report(urgent, "n", RunState::Finished);
+    w.settle();
+    for no in w.held(&small) {
+        w.report(no, "n", RunState::Finished);
+        w.settle();
+    }
+    for no in w.held(&small) {
+        w.report(no, "n", RunState::Finished);
+    }
+    let gang = w.gang("t", "g", 3, job(0, 1));
+    w.settle();
+    assert_eq!((w.held(&small), w.held(&gang)), (vec![], vec![]));
+}
