@@ -131,7 +131,7 @@ CREATE TABLE IF NOT EXISTS preemptions (
     job_set String COMMENT 'What it was a part of.',
     priority_class String COMMENT 'Empty when the request had none.',
     node String COMMENT 'Where it ran; empty when it was on no node any more.',
-    cause String COMMENT 'priority, fair_share, gang, reservation or quota.',
+    cause String COMMENT 'priority, fair_share, gang, reservation, quota, drain or taint.',
     by_allocation UUID COMMENT 'Whom it made room for; all zeros for a reservation.',
     by_tenant String COMMENT 'Whose that is; empty when that is not known any more.',
     by_priority_class String COMMENT 'Empty when it has none.'

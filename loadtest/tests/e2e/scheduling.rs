@@ -265,7 +265,7 @@ async fn cordon(operator: &Client, cordoned: bool) {
     let change = SetCordon {
         node: "n1".to_owned(),
         cordoned,
-        expected_version: None,
+        ..SetCordon::default()
     };
     let set = operator.set_cordon(change, id()).await;
     set.expect("any node may be cordoned");

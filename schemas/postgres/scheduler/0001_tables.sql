@@ -269,12 +269,23 @@ COMMENT ON TABLE scheduling_policy IS 'One row, once somebody has set it.';
 CREATE TABLE cordons (
     node text NOT NULL,
     cordoned boolean NOT NULL,
+    drain boolean NOT NULL DEFAULT false,
+    at_once integer NOT NULL DEFAULT 0,
     version bigint NOT NULL,
     changed_at timestamptz NOT NULL,
     CONSTRAINT cordons_pkey PRIMARY KEY (node),
+    CONSTRAINT cordons_at_once_check CHECK (at_once >= 0),
     CONSTRAINT cordons_version_check CHECK (version > 0)
 );
-COMMENT ON TABLE cordons IS 'Nodes that get nothing new.';
+COMMENT ON TABLE cordons IS 'Nodes that get nothing new, and those that are drained.';
+
+CREATE TABLE node_taints (
+    node text NOT NULL,
+    taints jsonb NOT NULL,
+    version bigint NOT NULL,
+    changed_at timestamptz NOT NULL,
+    CONSTRAINT node_taints_pkey PRIMARY KEY (node)
+);
 
 CREATE TABLE tenant_weights (
     tenant text NOT NULL,
@@ -329,7 +340,7 @@ CREATE TABLE preemption_events (
     CONSTRAINT preemption_events_pkey PRIMARY KEY (lsn, event_index),
     CONSTRAINT preemption_events_lsn_check CHECK (lsn > 0),
     CONSTRAINT preemption_events_event_index_check CHECK (event_index >= 0),
-    CONSTRAINT preemption_events_cause_check CHECK (cause IN ('priority', 'fair_share', 'gang', 'reservation', 'quota')),
+    CONSTRAINT preemption_events_cause_check CHECK (cause IN ('priority', 'fair_share', 'gang', 'reservation', 'quota', 'drain', 'taint')),
     CONSTRAINT preemption_events_outcome_check CHECK (outcome IN ('stopping', 'stopped', 'node_lost', 'rejected_by_node')),
     CONSTRAINT preemption_events_freed_cpu_milli_check CHECK (freed_cpu_milli >= 0),
     CONSTRAINT preemption_events_freed_memory_bytes_check CHECK (freed_memory_bytes >= 0),
@@ -372,7 +383,7 @@ CREATE TABLE explanations (
            WHEN 'allocation_reprioritised' THEN reason IS NULL
            WHEN 'quota_waiting' THEN reason IS NOT NULL
            WHEN 'quota_denied' THEN reason IS NOT NULL
-           WHEN 'allocation_preempted' THEN reason IN ('priority', 'fair_share', 'gang', 'reservation', 'quota')
+           WHEN 'allocation_preempted' THEN reason IN ('priority', 'fair_share', 'gang', 'reservation', 'quota', 'drain', 'taint')
            WHEN 'allocation_requeued' THEN reason IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node',
                                            'preempted', 'dependency_failed')
            WHEN 'allocation_ended' THEN reason IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node',

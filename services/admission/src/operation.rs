@@ -101,6 +101,7 @@ pub enum Verb {
     SetBudget,
     SetNode,
     ClosePeriod,
+    SetTaints,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -414,6 +415,7 @@ impl Verb {
             SettingFact::BudgetSet(_) => Self::SetBudget,
             SettingFact::NodeSet(_) => Self::SetNode,
             SettingFact::PeriodClosed(_) => Self::ClosePeriod,
+            SettingFact::TaintsSet(_) => Self::SetTaints,
         }
     }
 
@@ -440,6 +442,7 @@ impl Verb {
             Self::SetBudget => "set_budget",
             Self::SetNode => "set_node",
             Self::ClosePeriod => "close_period",
+            Self::SetTaints => "set_taints",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What is read: warm state, usage, the ledger itself.
 
-use crate::{Failure, amount, stack, submit::exited};
+use crate::{Failure, amount, operate::standing, stack, submit::exited};
 use chassis::stack::Stack;
 use clap::Args;
 use ledger::{Bus, Copy, LedgerId, Witness, jetstream::JetStreamBus};
@@ -102,19 +102,24 @@ impl Queue {
 pub async fn nodes(stack: &Stack) -> Result<(), Failure> {
     let pool = stack::warm_state(stack, "node_heartbeat").await?;
     let nodes = node_heartbeat::store::nodes(&pool).await?;
+    let pool = stack::warm_state(stack, "scheduler").await?;
+    let used = scheduler::store::nodes(&pool).await?;
     let mut ready = 0;
     for row in &nodes {
         let is_ready = row.state.name() == "ready";
         ready += usize::from(is_ready);
         let capacity = &row.capacity;
+        let used = used.get(row.node.as_str());
         println!(
-            "{:<24} {:<7} {:>16} {:>16} {:>3} {}",
+            "{:<24} {:<7} {:>16} {:>16} {:>3} {:<12} {:>5} {}",
             row.node.as_str(),
             row.state.name(),
             amount::human(vocab::ResourceKind::Cpu, capacity.cpu_milli),
             amount::human(vocab::ResourceKind::Memory, capacity.memory_bytes),
             capacity.gpus,
-            capacity.gpu_model.as_ref().map_or("", Token::as_str),
+            capacity.gpu_model.as_ref().map_or("-", Token::as_str),
+            used.map_or(0, |used| used.allocations),
+            used.map_or("", standing),
         );
     }
     println!("{} nodes, {ready} ready", nodes.len());

@@ -94,10 +94,14 @@ enum Command {
     PriorityClass(operate::PriorityClass),
     /// Set the cell's scheduling policy.
     Policy(operate::Policy),
-    /// Keep new allocations off a node.
+    /// Keep new allocations off nodes.
     Cordon(operate::Cordon),
-    /// Let new allocations on a node again.
+    /// Let new allocations on nodes again.
     Uncordon(operate::Uncordon),
+    /// Clear nodes: nothing new comes, and what runs there is placed elsewhere.
+    Drain(operate::Drain),
+    /// Give taints to a node, or take them from it.
+    Taint(operate::Taint),
     /// Keep nodes for one queue in an interval.
     Reserve(operate::Reserve),
     /// Take a reservation back.
@@ -197,6 +201,8 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Policy(policy) => policy.run(&stack()?).await,
         Command::Cordon(cordon) => cordon.run(&stack()?).await,
         Command::Uncordon(uncordon) => uncordon.run(&stack()?).await,
+        Command::Drain(drain) => drain.run(&stack()?).await,
+        Command::Taint(taint) => taint.run(&stack()?).await,
         Command::Reserve(reserve) => reserve.run(&stack()?).await,
         Command::Unreserve(unreserve) => unreserve.run(&stack()?).await,
         Command::List(list) => list.run(&stack()?).await,
@@ -243,6 +249,11 @@ mod tests {
             "list --tenant t --all --queue q --name-prefix a- --until 2026-01-31T08:00:00Z --limit 5",
             "cordon n",
             "uncordon n --expected-version 1",
+            "cordon n1 n2",
+            "drain --node-label cluster=c1 --max-unavailable 2 --at-once 5 --timeout 10m",
+            "drain n --watch",
+            "taint n k=v:NoExecute old- other:NoSchedule- --expected-version 3",
+            "node describe n -o json",
             "reserve r --queue q --until 2026-01-31T08:00:00Z --nodes 3 --node-label zone=z1",
             "unreserve r",
             "node approve n --cpu 64 --memory 256GiB --gpus 8 --gpu-model A100 --label zone=z1 --extended fpga=2 --token-ttl 7d",

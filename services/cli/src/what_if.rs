@@ -42,9 +42,9 @@ enum Asked {
     /// Set the policy, with the flags of `policy`: what is not given goes back to its default.
     Policy(operate::Policy),
     /// Keep new allocations off a node.
-    Cordon(operate::Cordon),
+    Cordon(operate::OneNode),
     /// Let new allocations on a node again.
-    Uncordon(operate::Uncordon),
+    Uncordon(operate::OneNode),
     /// Keep nodes for one queue in an interval, with the flags of `reserve`.
     Reserve(operate::Reserve),
     /// Take a reservation back.
@@ -137,8 +137,8 @@ impl Asked {
             Self::QueueSet(flags) => by_operator(Verb::SetQueue(flags.request())),
             Self::PriorityClass(flags) => by_operator(Verb::SetPriorityClass(flags.request())),
             Self::Policy(flags) => by_operator(Verb::SetScheduling(flags.request())),
-            Self::Cordon(flags) => by_operator(Verb::SetCordon(flags.request())),
-            Self::Uncordon(flags) => by_operator(Verb::SetCordon(flags.request())),
+            Self::Cordon(flags) => by_operator(Verb::SetCordon(flags.request(true))),
+            Self::Uncordon(flags) => by_operator(Verb::SetCordon(flags.request(false))),
             Self::Reserve(flags) => by_operator(Verb::SetReservation(flags.request())),
             Self::Unreserve(flags) => by_operator(Verb::SetReservation(flags.request())),
             Self::Submit(submit) => Request {

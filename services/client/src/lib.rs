@@ -77,8 +77,9 @@ pub use schemas::v1::{
     Outcome, PlacementPolicy, PlacementRules, PrioritySet, QueueOrder, Reclaim, Reclaimed, Refused,
     Release, Released, Requirement, ReservationRequest, ResourceCreated, ResourceState,
     ResourceView, Revoke, Revoked, SetBudget, SetCordon, SetNode, SetPriorityClass, SetQueue,
-    SetQuota, SetRate, SetReservation, SetScheduling, SetTenant, Spread, Submit, Submitted,
-    TenantEvent, Toleration, UsageBy, UsageLine, UsagePage, UsageQuery,
+    SetQuota, SetRate, SetReservation, SetScheduling, SetTaints, SetTenant, Spread, Submit,
+    Submitted, Taint, TaintEffect, TenantEvent, Toleration, UsageBy, UsageLine, UsagePage,
+    UsageQuery,
 };
 pub use states::{AllocationState, Allocations, Stands};
 pub use verbs::Of;

@@ -6,7 +6,8 @@ use schemas::v1::{
     Confirmed, CreateResource, JobSetCancelled, LeaseGranted, Outcome, PrioritySet, Reclaim,
     Reclaimed, Release, Released, ResourceCreated, Revoke, Revoked, SetBudget, SetCordon, SetNode,
     SetPriority, SetPriorityClass, SetQueue, SetQuota, SetRate, SetReservation, SetScheduling,
-    SetTenant, Submit, Submitted, outcome::Result as Decided, request::Verb, set_priority::Target,
+    SetTaints, SetTenant, Submit, Submitted, outcome::Result as Decided, request::Verb,
+    set_priority::Target,
 };
 
 /// A verb's call: the verb, and the kind of outcome that is its success.
@@ -64,6 +65,7 @@ verbs! {
     set_scheduling, SetScheduling -> Applied;
     /// Operators only: keeps new allocations off a node, or lets them on again.
     set_cordon, SetCordon -> Applied;
+    set_taints, SetTaints -> Applied;
     /// Operators only: lets a node join the cell, or forgets it.
     set_node, SetNode -> Applied;
     /// Operators only: reserves nodes for an interval, or takes that back.

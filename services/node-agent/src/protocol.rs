@@ -179,7 +179,7 @@ impl Plan {
         let mut acts = Vec::new();
         for change in std::iter::once(told).chain(more) {
             let revision = change.revision;
-            self.apply(change, &mut acts);
+            self.apply(change, false, &mut acts);
             if revision == self.revision + 1 {
                 self.revision = revision;
             } else if revision > self.revision && !self.syncing {
@@ -201,11 +201,11 @@ impl Plan {
         if list.boot != self.boot {
             return vec![Act::RegisterAnew];
         }
-        self.unlisted = false;
+        let resumes = std::mem::take(&mut self.unlisted);
         let wanted: Vec<Option<RunKey>> = list.assignments.iter().map(key).collect();
         let mut acts = Vec::new();
         for change in list.assignments {
-            self.apply(change, &mut acts);
+            self.apply(change, resumes, &mut acts);
         }
         // What the cell does not want any more is over for it; newer ones are not in the list yet.
         self.runs.retain(|_, run| {
@@ -224,7 +224,9 @@ impl Plan {
         acts
     }
 
-    fn apply(&mut self, change: Assignment, acts: &mut Vec<Act>) {
+    /// `resumes`: it goes on with what was found. What was not found it may have returned before, which the cell may not have
+    /// received yet: that is returned, and does not begin.
+    fn apply(&mut self, change: Assignment, resumes: bool, acts: &mut Vec<Act>) {
         let Some(key) = key(&change) else {
             return;
         };
@@ -256,10 +258,14 @@ impl Plan {
                     key,
                     revision: change.revision,
                     stop: change.stop,
-                    over: change.stop.then_some(Over::held(RunPhase::FinishedOk)),
+                    over: match (change.stop, resumes) {
+                        (true, _) => Some(Over::held(RunPhase::FinishedOk)),
+                        (false, true) => Some(Over::held(RunPhase::Rejected)),
+                        (false, false) => None,
+                    },
                 };
                 acts.push(match run.over {
-                    // It was told to stop before it was heard of.
+                    // It was told to stop before it was heard of, or may have been returned.
                     Some(over) => run.report(over),
                     None => Act::Start {
                         key,
@@ -546,10 +552,16 @@ mod tests {
         assert_eq!(words(plan.assigned(change(1, 13, 100))), "");
         plan.not_listed();
         assert_eq!(words(plan.assigned(change(1, 13, 100))), "sync");
-        let wanted = vec![change(3, 7, 100), change(4, 8, 100), stop(6, 10, 100)];
+        // 14 may have been returned before, or has never begun.
+        let wanted = vec![
+            change(3, 7, 100),
+            change(4, 8, 100),
+            change(5, 14, 100),
+            stop(6, 10, 100),
+        ];
         assert_eq!(
             words(plan.listed(list(6, wanted))),
-            "7@100 Started to 3, 8@100 FinishedOk to 4 code 0, 10@100 FailedRun to 6 code 3, stop 9@50 Some(0)"
+            "7@100 Started to 3, 8@100 FinishedOk to 4 code 0, 14@100 Rejected to 5, 10@100 FailedRun to 6 code 3, stop 9@50 Some(0)"
         );
         assert_eq!(plan.running().collect::<Vec<_>>(), [attempt(7, 100)]);
         assert_eq!(words(plan.assigned(change(7, 12, 100))), "start 12@100");

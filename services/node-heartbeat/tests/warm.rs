@@ -36,10 +36,12 @@ fn row(node: &str, incarnation: u64, state: NodeState) -> NodeRow {
                 Taint {
                     key: token("maintenance"),
                     value: None,
+                    effect: vocab::TaintEffect::NoSchedule,
                 },
                 Taint {
                     key: token("dedicated"),
                     value: Some(token("research")),
+                    effect: vocab::TaintEffect::NoSchedule,
                 },
             ],
             extended: vec![(token("fpga"), 1 << 40)],
@@ -52,6 +54,7 @@ fn row(node: &str, incarnation: u64, state: NodeState) -> NodeRow {
                 distances: vec![10],
                 links: vec![(0, 1), (6, 7)],
             })),
+            max_runs: 110,
         },
         registered_at: Millis(1_700_000_000_001),
         since: Millis(1_700_000_000_002),
@@ -212,6 +215,7 @@ async fn approvals_are_read_as_they_were_written_and_go_with_what_is_forgotten()
             capacity: NodeCapacity {
                 taints: Vec::new(),
                 topology: None,
+                max_runs: 0,
                 ..node.capacity.clone()
             },
             token: [9; 32],

@@ -213,6 +213,7 @@ inputs! {
         PriorityClassSet,
         SchedulingSet,
         CordonSet,
+        TaintsSet,
         ReservationSet,
         AllocationRequested,
         PendingGroupExplained,
@@ -278,6 +279,17 @@ impl Projection for WarmProjection {
                 let row = SettingRow::Cordon {
                     node: set.change.node.clone(),
                     cordoned: set.change.cordoned,
+                    drain: set.change.drain,
+                    at_once: set.change.at_once,
+                    version: set.version,
+                    at: at.now,
+                };
+                Self::set(row, out);
+            }
+            Input::TaintsSet(set) => {
+                let row = SettingRow::Taints {
+                    node: set.change.node.clone(),
+                    taints: set.change.taints.clone(),
                     version: set.version,
                     at: at.now,
                 };

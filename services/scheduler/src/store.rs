@@ -6,6 +6,7 @@ mod explain;
 mod history;
 mod list;
 mod named;
+mod nodes;
 mod preemptions;
 mod queue;
 mod queues;
@@ -17,6 +18,7 @@ pub use explain::{Explanation, explain, wait_for, waits_for};
 pub use history::RETENTION_MS;
 pub use list::{Page, Wanted, list};
 pub use named::{Looked, NamedLease, NamedResource, Space, named_lease, named_resource};
+pub use nodes::{NodeUse, OnNode, nodes, on_node};
 pub use preemptions::{PreemptionEvent, preemptions};
 pub use queue::{PlaceInQueue, Queued, Standing, queue};
 pub use queues::{Held, QueueState, Share, queues};
@@ -47,6 +49,7 @@ pub const TABLES: &[&Table] = &[
     settings::Class::TABLE,
     settings::Policy::TABLE,
     settings::Cordon::TABLE,
+    settings::NodeTaints::TABLE,
     settings::Weight::TABLE,
     reservations::Record::TABLE,
     preemptions::Record::TABLE,
@@ -143,7 +146,7 @@ impl WarmState for SchedulerTables {
     async fn wipe(&self, tx: &mut PgConnection) -> Result<(), WarmError> {
         sqlx::query!(
             "TRUNCATE live_allocations, ended_allocations, scheduling_queue, preemption_events, explanations, queues, priority_classes,
-                      scheduling_policy, cordons, reservations, tenant_weights, named_resources, leases,
+                      scheduling_policy, cordons, node_taints, reservations, tenant_weights, named_resources, leases,
                       lease_spaces"
         )
         .execute(tx)

@@ -1,7 +1,9 @@
 //! What a node has, and what an operator lets it say of that.
 
 use crate::spec::ExtendedAmount;
-use crate::{AllocationSpec, Millis, Refusal, ResourceKind, Rule, Taint, Token, Topology, Work};
+use crate::{
+    AllocationSpec, Millis, Refusal, ResourceKind, Rule, Taint, TaintEffect, Token, Topology, Work,
+};
 use serde::{Deserialize, Serialize};
 
 wire::pair!(pub Label { name, value });
@@ -43,6 +45,22 @@ impl NodeCapacity {
 
     pub const LABELS_MAX: usize = 64;
     pub const TAINTS_MAX: usize = 16;
+
+    /// Whether all that it says was known before there were feature levels.
+    pub fn is_of_first_level(&self) -> bool {
+        let plain = |taint: &Taint| taint.effect == TaintEffect::NoSchedule;
+        self.max_runs == 0 && self.taints.iter().all(plain)
+    }
+
+    /// What is left of it in a cell of the first level: a taint that is no more than a preference goes.
+    pub fn of_first_level(mut self) -> Self {
+        self.max_runs = 0;
+        self.taints.retain(|taint| taint.effect.forbids());
+        for taint in &mut self.taints {
+            taint.effect = TaintEffect::NoSchedule;
+        }
+        self
+    }
 
     pub fn label(&self, name: &str) -> Option<&Token> {
         let found = self
@@ -280,6 +298,7 @@ mod tests {
             taints: vec![Taint {
                 key: token("maintenance"),
                 value: None,
+                effect: TaintEffect::NoSchedule,
             }],
             extended: vec![(token("fpga"), 2), (token("licence"), 1 << 40)],
             topology: Some(Box::new(Topology {

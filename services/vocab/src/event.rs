@@ -176,6 +176,10 @@ pub enum PreemptionCause {
     Reservation = 4,
     /// What its tenant has borrowed, or holds beyond its limit, is taken back.
     Quota = 5,
+    /// Its node is drained.
+    Drain = 6,
+    /// Its node has got a taint that it does not tolerate.
+    Taint = 7,
 }
 
 impl PreemptionCause {
@@ -186,6 +190,8 @@ impl PreemptionCause {
             Self::Gang => "gang",
             Self::Reservation => "reservation",
             Self::Quota => "quota",
+            Self::Drain => "drain",
+            Self::Taint => "taint",
         }
     }
 }

@@ -167,6 +167,11 @@ macro_rules! facts {
             pub fn since(&self) -> Level {
                 match self {
                     Self::RateSet(set) if !set.change.scope.is_all() => Level::SCOPED_RATES,
+                    Self::CordonSet(set) if set.change.drain => Level::NODE_RULES,
+                    Self::NodeRegistered(fact) if !fact.capacity.is_of_first_level() => {
+                        Level::NODE_RULES
+                    }
+                    Self::AllocationRequested(fact) if fact.spec.prefers() => Level::NODE_RULES,
                     fact => fact.kind().since(),
                 }
             }
@@ -257,6 +262,7 @@ facts! {
         ResourceAsked = 17,
         NodeSet in Applied = 18,
         PeriodClosed in Applied = 19 since 4,
+        TaintsSet in Applied = 90 since 6,
     }
     Quota: QuotaFact {
         QuotaReserved = 20 of allocation,

@@ -15,9 +15,12 @@ impl Level {
     pub const COLUMNS: Self = Self(3);
     /// From here on a rate may have a scope.
     pub const SCOPED_RATES: Self = Self(5);
+    /// From here on taints have effects, nodes a bound of allocations and an operator's own taints, and are drained, and an
+    /// allocation may prefer nodes.
+    pub const NODE_RULES: Self = Self(6);
     /// The newest that this build knows: it reads all facts up to this level.
     pub const KNOWN: Self = {
-        let (mut newest, mut i) = (Self::SCOPED_RATES, 0);
+        let (mut newest, mut i) = (Self::NODE_RULES, 0);
         while i < EventKind::ALL.len() {
             let since = EventKind::ALL[i].since();
             if since.0 > newest.0 {
@@ -54,7 +57,7 @@ mod tests {
         for kind in EventKind::ALL {
             *facts.entry(kind.since().0).or_default() += 1;
         }
-        for level in [Level::COLUMNS, Level::SCOPED_RATES] {
+        for level in [Level::COLUMNS, Level::SCOPED_RATES, Level::NODE_RULES] {
             facts.entry(level.0).or_default();
         }
         let levels: Vec<u32> = facts.keys().copied().collect();

@@ -47,8 +47,8 @@ pub use rate::{RateKey, RateRank, RateScope};
 pub use refusal::{Refusal, Rule};
 pub use resource::{LeaseNo, LeaseState, ResourceAnswer, ResourceAsk, Slot};
 pub use rules::{
-    GroupTerm, NumaPolicy, Operator, PlacementRules, Requirement, Spread, Taint, Toleration,
-    Topology, Zone,
+    GroupTerm, NumaPolicy, Operator, PlacementRules, Requirement, Spread, Taint, TaintEffect,
+    Toleration, Topology, Zone,
 };
 pub use scheduling::{
     AdvanceReservation, PlacementPolicy, PriorityClass, QueueOrder, QueueSettings, SchedulingPolicy,

@@ -198,6 +198,12 @@ impl AllocationSpec {
         }
     }
 
+    /// Whether it goes to some nodes rather than to others.
+    pub fn prefers(&self) -> bool {
+        let rules = self.rules.as_ref();
+        rules.is_some_and(|rules| !rules.preferred.is_empty())
+    }
+
     pub fn qos(&self) -> QosClass {
         if self.cpu_milli == 0 && self.memory_bytes == 0 {
             QosClass::BestEffort

@@ -601,9 +601,7 @@ impl Agent {
             let own = self.capacity.extended.iter().find(|own| own.name == **name);
             own.is_some_and(|own| *used <= own.amount)
         };
-        let most = self.capacity.max_runs as usize;
-        let fits = (most == 0 || using.len() <= most)
-            && cpu <= self.capacity.cpu_milli
+        let fits = cpu <= self.capacity.cpu_milli
             && memory <= self.capacity.memory_bytes
             && devices.values().all(|milli| *milli <= 1000)
             && extended.iter().all(has);

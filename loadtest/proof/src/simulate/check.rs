@@ -173,6 +173,8 @@ pub struct Checker {
     settings: settings::Settings,
     /// Up to here the cell was at its first feature level.
     first_level_through: u64,
+    /// It began at the first level: a leader hears some time later that it was raised.
+    began_at_first_level: bool,
     asked: asked::Requests,
     resources: resources::Resources,
     outcomes: outcomes::Outcomes,
@@ -193,6 +195,7 @@ impl Checker {
             nodes: nodes::Nodes::default(),
             settings: settings::Settings::default(),
             first_level_through: 0,
+            began_at_first_level: false,
             asked: asked::Requests::default(),
             resources: resources::Resources::new(limits.bounds, limits.slot_ms),
             outcomes: outcomes::Outcomes::default(),
@@ -235,6 +238,7 @@ impl Checker {
     /// The cell's feature level is the first one for now.
     pub fn is_of_first_level(&mut self) {
         self.first_level_through = u64::MAX;
+        self.began_at_first_level = true;
     }
 
     /// The cell's feature level was raised to the newest when its ledger ended at `lsn`.
@@ -283,7 +287,15 @@ impl Checker {
             .collect::<Result<Vec<_>, _>>()?;
         for (at, kind) in &kinds {
             let newer = match kind {
-                Kind::NodeSuspected(_) | Kind::PeriodClosed(_) => true,
+                Kind::NodeSuspected(_) | Kind::PeriodClosed(_) | Kind::TaintsSet(_) => true,
+                Kind::CordonSet(e) => e.change.as_ref().is_some_and(|set| set.drain),
+                Kind::NodeRegistered(e) => e.capacity.as_ref().is_some_and(|it| {
+                    it.max_runs > 0 || it.taints.iter().any(|taint| taint.effect != 0)
+                }),
+                Kind::AllocationRequested(e) => {
+                    let rules = e.spec.as_ref().and_then(|spec| spec.rules.as_ref());
+                    rules.is_some_and(|rules| !rules.preferred.is_empty())
+                }
                 Kind::RateSet(e) => e.change.as_ref().is_some_and(|rate| {
                     [
                         &rate.tenant,

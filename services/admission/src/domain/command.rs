@@ -38,7 +38,7 @@ pub enum Verb {
     #[wire(oneof(15, 16, 17, 18, 19, 20, 21))]
     Resource(ResourceRequest),
     /// Operators only.
-    #[wire(oneof(30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40))]
+    #[wire(oneof(30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41))]
     Admin(ChangeRequest),
 }
 

@@ -16,8 +16,9 @@ mod settings;
 mod submit;
 
 pub use admin::{
-    AccountRequest, ApprovalRequest, BudgetRequest, ChangeRequest, ClassRequest, QueueRequest,
-    QuotaRequest, RateRequest, ReservationRequest, SchedulingRequest, TenantRequest,
+    AccountRequest, ApprovalRequest, BudgetRequest, ChangeRequest, ClassRequest, CordonRequest,
+    QueueRequest, QuotaRequest, RateRequest, ReservationRequest, SchedulingRequest, TaintRequest,
+    TaintsRequest, TenantRequest,
 };
 pub use command::{Command, Turned, Verb};
 pub use config::Config;
@@ -135,6 +136,7 @@ impl Decider for Admission {
             Fact::RateSet(set) => self.set(set, at),
             Fact::SchedulingSet(set) => self.set(set, at),
             Fact::CordonSet(set) => self.set(set, at),
+            Fact::TaintsSet(set) => self.set(set, at),
             Fact::ReservationSet(set) => self.set(set, at),
             Fact::NodeSet(set) => self.set(set, at),
             Fact::PeriodClosed(set) => {

@@ -246,6 +246,7 @@ fn is_of_work_alone(rules: &PlacementRules) -> bool {
         anti_affinity,
         spread,
         numa: _,
+        preferred,
     } = rules;
     selector
         .iter()
@@ -255,12 +256,14 @@ fn is_of_work_alone(rules: &PlacementRules) -> bool {
         && affinity.is_empty()
         && anti_affinity.is_empty()
         && spread.is_empty()
+        && preferred.is_empty()
 }
 
 /// What admission itself asks for whatever runs a command is the same for all, and is kept once.
 fn of_rules(rules: &PlacementRules) -> u64 {
     let own = |one: &&Requirement| one.label.as_str() != Work::NODE_LABEL;
-    let selector = rules.selector.iter().filter(own).map(|one| {
+    let selector = rules.selector.iter().chain(&rules.preferred);
+    let selector = selector.filter(own).map(|one| {
         let values: u64 = one.values.iter().map(|value| 24 + beside(value)).sum();
         56 + beside(&one.label) + values
     });

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 use vocab::fact::{
     Applied, BudgetSet, CordonSet, NodeSet, PeriodClosed, PriorityClassSet, QueueSet, QuotaSet,
-    RateSet, ReservationSet, SchedulingSet, TenantSet,
+    RateSet, ReservationSet, SchedulingSet, TaintsSet, TenantSet,
 };
 use vocab::{
     Account, AdminChange, BudgetOf, QuotaResource, RateKey, ResourceKey, TenantSettings, Token,
@@ -44,6 +44,7 @@ pub(super) enum Setting {
     Period,
     // What comes later stands last: it is serialised by its place.
     ScopedRate(RateKey),
+    Taints(Token),
 }
 
 impl Setting {
@@ -89,6 +90,7 @@ sets! {
     PriorityClass => PriorityClassSet: |it| Setting::PriorityClass(it.class.clone()),
     Scheduling => SchedulingSet: |_it| Setting::Scheduling,
     Cordon => CordonSet: |it| Setting::Cordon(it.node.clone()),
+    Taints => TaintsSet: |it| Setting::Taints(it.node.clone()),
     Reservation => ReservationSet: |it| Setting::Reservation(it.reservation.clone()),
     Node => NodeSet: |it| Setting::Node(it.node.clone()),
     Period => PeriodClosed: |_it| Setting::Period,

@@ -84,7 +84,7 @@ pub struct Operation<'a> {
     stands: bool,
     /// None when refused at the inbox: it may have had none.
     #[table(
-        check = "verb IN ('submit', 'cancel', 'cancel_job_set', 'set_priority', 'create_resource', 'acquire', 'confirm', 'release', 'revoke', 'reclaim', 'set_tenant', 'set_quota', 'set_rate', 'set_queue', 'set_priority_class', 'set_scheduling', 'set_cordon', 'set_reservation', 'set_budget', 'set_node')",
+        check = "verb IN ('submit', 'cancel', 'cancel_job_set', 'set_priority', 'create_resource', 'acquire', 'confirm', 'release', 'revoke', 'reclaim', 'set_tenant', 'set_quota', 'set_rate', 'set_queue', 'set_priority_class', 'set_scheduling', 'set_cordon', 'set_reservation', 'set_budget', 'set_node', 'close_period', 'set_taints')",
         fixed
     )]
     verb: Option<&'static str>,

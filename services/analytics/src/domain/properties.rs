@@ -341,6 +341,8 @@ impl World {
             12 => self.operator(AdminChange::Cordon(CordonSet {
                 node,
                 cordoned: choice / 2 % 2 == 0,
+                drain: false,
+                at_once: 0,
             })),
             _ => self.start_or_end(choice / 2),
         }

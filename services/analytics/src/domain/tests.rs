@@ -92,6 +92,8 @@ fn event(words: &[&str]) -> Event {
         "cordon" => AdminChange::Cordon(CordonSet {
             node: token(words[1]),
             cordoned: words[2] == "on",
+            drain: false,
+            at_once: 0,
         })
         .applied(operation("_operator"), 1)
         .into(),

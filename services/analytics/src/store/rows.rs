@@ -295,7 +295,7 @@ pub struct PreemptionRow {
     pub priority_class: CompactString,
     /// Where it ran; empty when it was on no node any more.
     pub node: CompactString,
-    /// priority, fair_share, gang, reservation or quota.
+    /// priority, fair_share, gang, reservation, quota, drain or taint.
     pub cause: &'static str,
     /// Whom it made room for; all zeros for a reservation.
     #[serde(with = "clickhouse::serde::uuid")]

@@ -168,7 +168,12 @@ fn nodes(script: &mut Script) {
         if !away.lost {
             for (at, cordoned) in [(away.from, true), (away.until, false)] {
                 let node = node.clone();
-                let change = AdminChange::Cordon(CordonSet { node, cordoned });
+                let change = AdminChange::Cordon(CordonSet {
+                    node,
+                    cordoned,
+                    drain: false,
+                    at_once: 0,
+                });
                 script.setting(at, change, 2 * version + u64::from(!cordoned));
             }
             continue;

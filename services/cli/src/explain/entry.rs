@@ -79,8 +79,13 @@ fn taker(cell: CellNo, cause: PreemptionCause, by: Option<AllocationNo>) -> Stri
         (PreemptionCause::Priority | PreemptionCause::FairShare, None) => {
             " (another tenant's)".into()
         }
-        (PreemptionCause::Gang | PreemptionCause::Reservation | PreemptionCause::Quota, None) => {
-            String::new()
-        }
+        (
+            PreemptionCause::Gang
+            | PreemptionCause::Reservation
+            | PreemptionCause::Quota
+            | PreemptionCause::Drain
+            | PreemptionCause::Taint,
+            None,
+        ) => String::new(),
     }
 }

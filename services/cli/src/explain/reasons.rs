@@ -71,5 +71,7 @@ pub fn preempted(cause: PreemptionCause) -> &'static str {
         PreemptionCause::Gang => "a member of its gang has to go",
         PreemptionCause::Reservation => "a reservation of its node begins",
         PreemptionCause::Quota => "its quota was taken back",
+        PreemptionCause::Drain => "its node is drained",
+        PreemptionCause::Taint => "its node has got a taint that it does not tolerate",
     }
 }

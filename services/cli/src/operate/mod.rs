@@ -1,15 +1,21 @@
 //! What operators set.
 
+mod cordon;
+mod describe_node;
 mod nodes;
 mod policy;
 mod queue;
 mod quota;
+mod taint;
 mod tenant;
 
-pub use nodes::{Cordon, NodeCommand, Reserve, Uncordon, Unreserve};
+pub use cordon::{Cordon, Drain, OneNode, Uncordon};
+pub use describe_node::{DescribeNode, standing};
+pub use nodes::{NodeCommand, Reserve, Unreserve};
 pub use policy::{Policy, PriorityClass};
 pub use queue::QueueSet;
 pub use quota::{QuotaBudget, QuotaSet};
+pub use taint::Taint;
 pub use tenant::Tenant;
 
 use clap::Args;

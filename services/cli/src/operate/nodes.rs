@@ -21,6 +21,8 @@ pub enum NodeCommand {
     Forget(Forget),
     /// Show who may join, and who has.
     List,
+    /// Show a node: what it has, what is said of it, and what is on it.
+    Describe(super::DescribeNode),
 }
 
 /// What is not given the node may not have.
@@ -81,6 +83,7 @@ impl NodeCommand {
                 set_node(&title, change, stack).await
             }
             Self::List => list(stack).await,
+            Self::Describe(describe) => describe.run(stack).await,
         }
     }
 }
@@ -140,57 +143,6 @@ async fn list(stack: &Stack) -> Result<(), Failure> {
             capacity.gpu_model.as_ref().map_or("", vocab::Token::as_str),
         );
     }
-    Ok(())
-}
-
-/// What runs on the node stays; nothing new comes.
-#[derive(Args)]
-pub struct Cordon {
-    node: String,
-    #[command(flatten)]
-    expected: Expected,
-}
-
-#[derive(Args)]
-pub struct Uncordon {
-    node: String,
-    #[command(flatten)]
-    expected: Expected,
-}
-
-impl Cordon {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        set("cordon", self.request(), stack).await
-    }
-
-    pub fn request(self) -> v1::SetCordon {
-        v1::SetCordon {
-            node: self.node,
-            cordoned: true,
-            expected_version: self.expected.expected_version,
-        }
-    }
-}
-
-impl Uncordon {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        set("uncordon", self.request(), stack).await
-    }
-
-    pub fn request(self) -> v1::SetCordon {
-        v1::SetCordon {
-            node: self.node,
-            cordoned: false,
-            expected_version: self.expected.expected_version,
-        }
-    }
-}
-
-async fn set(verb: &str, change: v1::SetCordon, stack: &Stack) -> Result<(), Failure> {
-    let title = format!("{verb} {}", change.node);
-    let operator = stack::operator(stack).await?;
-    let id = Operation::fresh_id();
-    told(&title, operator.set_cordon(change, id).await?);
     Ok(())
 }
 

@@ -8,6 +8,9 @@ pub struct Place {
     /// What the node's labels must be like: KEY=V1,V2 KEY!=V1,V2 KEY !KEY; may be repeated, and all must hold.
     #[arg(long = "node-label", value_name = "SELECTOR", value_parser = requirement)]
     selector: Vec<v1::Requirement>,
+    /// The nodes that it would rather go to, as in --node-label; may be repeated. Those that meet all of them go first.
+    #[arg(long = "prefer-node-label", value_name = "SELECTOR", value_parser = requirement)]
+    preferred: Vec<v1::Requirement>,
     /// A taint that does not keep it off; `any` is every taint. May be repeated.
     #[arg(long = "tolerate", value_name = "KEY[=VALUE]", value_parser = toleration)]
     tolerations: Vec<v1::Toleration>,
@@ -38,6 +41,7 @@ impl Place {
             anti_affinity: self.anti_affinity,
             spread: self.spread,
             numa: self.numa.into(),
+            preferred: self.preferred,
         };
         (rules != v1::PlacementRules::default()).then_some(rules)
     }

@@ -9,7 +9,7 @@ use vocab::fact::{
     NodeForgotten, NodeJoined, NodeRegistered, NodeSet, OperationsForgotten, PendingGroupExplained,
     PriorityClassSet, PriorityDecided, PriorityRequested, QueueSet, QuotaReclaimed, QuotaReserved,
     QuotaSet, QuotaWaiting, RateSet, ReservationDecided, ReservationSet, ResourceAsked,
-    ResourceDecided, RunReported, SchedulingSet, TenantSet,
+    ResourceDecided, RunReported, SchedulingSet, TaintsSet, TenantSet,
 };
 use vocab::{
     Account, AdminChange, AdvanceReservation, AllocationNo, AllocationSpec, Budget, BudgetOf,
@@ -19,7 +19,7 @@ use vocab::{
     PriorityTarget, QueueOrder, QueueSettings, QuotaFlags, QuotaResource, RateScope, ReclaimFrom,
     Refusal, Requirement, ResourceAnswer, ResourceAsk, ResourceKey, ResourceKind, Restart, Rule,
     RunExit, RunExitReason, RunLimits, RunState, RunUsage, SchedulingPolicy, Spread, Taint,
-    TenantSettings, Toleration, Topology, Validity, WaitingReason, Work, Zone,
+    TaintEffect, TenantSettings, Toleration, Topology, Validity, WaitingReason, Work, Zone,
 };
 
 fn requirement(label: &str, operator: Operator, values: &[&str]) -> Requirement {
@@ -63,6 +63,7 @@ fn rules() -> PlacementRules {
             max_skew: 2,
         }],
         numa: NumaPolicy::Single,
+        preferred: Vec::new(),
     }
 }
 
@@ -113,10 +114,12 @@ fn capacity() -> NodeCapacity {
             Taint {
                 key: token("maintenance"),
                 value: None,
+                effect: vocab::TaintEffect::NoSchedule,
             },
             Taint {
                 key: token("reserved"),
                 value: Some(token("research")),
+                effect: vocab::TaintEffect::NoSchedule,
             },
         ],
         extended: vec![(token("fpga"), 4)],
@@ -125,6 +128,7 @@ fn capacity() -> NodeCapacity {
             distances: vec![10, 21, 21, 10],
             links: vec![(0, 1)],
         })),
+        max_runs: 0,
     }
 }
 
@@ -193,6 +197,8 @@ fn changes() -> Vec<(&'static str, Event)> {
             admin(AdminChange::Cordon(CordonSet {
                 node: token("node-1"),
                 cordoned: true,
+                drain: false,
+                at_once: 0,
             })),
         ),
         (
@@ -231,6 +237,92 @@ fn changes() -> Vec<(&'static str, Event)> {
     ]
 }
 
+/// Taints with effects, drains, bounds and preferences.
+fn of_level_6() -> Vec<(&'static str, Event)> {
+    let allocation = AllocationNo(77);
+    let taint = |key: &str, effect| Taint {
+        key: token(key),
+        value: None,
+        effect,
+    };
+    let preempted = |cause| {
+        Event::AllocationPreempted(AllocationPreempted {
+            allocation,
+            cause,
+            by: None,
+            grace_until: Millis(31_000),
+        })
+    };
+    vec![
+        (
+            "cordon_set_drain",
+            admin(AdminChange::Cordon(CordonSet {
+                node: token("node-1"),
+                cordoned: true,
+                drain: true,
+                at_once: 2,
+            })),
+        ),
+        (
+            "taints_set",
+            admin(AdminChange::Taints(TaintsSet {
+                node: token("node-1"),
+                taints: vec![
+                    taint("maintenance", TaintEffect::NoExecute),
+                    taint("slow", TaintEffect::PreferNoSchedule),
+                ],
+            })),
+        ),
+        (
+            "node_registered_bounded",
+            Event::NodeRegistered(NodeRegistered {
+                node: token("node-1"),
+                incarnation: 4,
+                boot: 5,
+                capacity: NodeCapacity {
+                    max_runs: 110,
+                    taints: vec![taint("slow", TaintEffect::PreferNoSchedule)],
+                    ..capacity()
+                },
+            }),
+        ),
+        (
+            "allocation_requested_prefers",
+            Event::AllocationRequested(AllocationRequested {
+                operation: operation(),
+                spec: AllocationSpec {
+                    rules: Some(Box::new(PlacementRules {
+                        preferred: vec![requirement("cluster", Operator::In, &["c1"])],
+                        ..rules()
+                    })),
+                    ..AllocationSpec::plain(token("train"), 1000, 1 << 30)
+                },
+            }),
+        ),
+        (
+            "allocation_preempted_by_drain",
+            preempted(PreemptionCause::Drain),
+        ),
+        (
+            "allocation_preempted_by_taint",
+            preempted(PreemptionCause::Taint),
+        ),
+        (
+            "pending_group_explained_max_runs",
+            Event::PendingGroupExplained(PendingGroupExplained {
+                pending_group: PendingGroupNo(12),
+                queue: token("research"),
+                reason: WaitingReason::NoRoomNow,
+                head: allocation,
+                counts: vec![(Filter::MaxRuns, 9)],
+                shortfall: Vec::new(),
+                share_ppm: 0,
+                fair_share_ppm: 0,
+            }),
+        ),
+    ]
+}
+
 pub fn samples() -> Vec<(&'static str, Event)> {
     let allocation = AllocationNo(77);
     let node = token("node-1");
@@ -241,6 +333,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
         usage: None,
     };
     let mut samples = changes();
+    samples.extend(of_level_6());
     samples.extend([
         (
             "rate_set_2",

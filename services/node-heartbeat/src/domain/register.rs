@@ -4,7 +4,7 @@ use super::{Config, Effect, Node, Nodes, forget, lease};
 use ledger::{Draft, IllegalEvent};
 use std::{collections::BTreeSet, fmt};
 use vocab::fact::{NodeLost, NodeRegistered};
-use vocab::{NodeCapacity, Token};
+use vocab::{Level, NodeCapacity, Token};
 
 /// An older life of the agent is ignored, the current one only heard; a newer one ends the node's former life first. The
 /// incarnation is given here, so that nothing an agent says can use up a name.
@@ -47,6 +47,10 @@ pub(super) fn decide(
         }
         Some(_) | None => {}
     }
+    let capacity = match draft.is_at(Level::NODE_RULES) {
+        true => capacity,
+        false => capacity.of_first_level(),
+    };
     // What ran is over, as its agent says by this: nothing is to be waited for.
     forget::decide(state, draft);
     // Before they were given, agents chose their incarnations, and some were higher than any event's number.

@@ -41,7 +41,7 @@ pub struct Node {
     /// By name: {"zone": "z1"}.
     #[table(default = "'{}'", check = "jsonb_typeof(labels) = 'object'")]
     labels: Json<BTreeMap<Token, Token>>,
-    /// [{"key": "maintenance", "value": null}]
+    /// Its own: [{"key": "maintenance", "value": null, "effect": "NoSchedule"}]
     #[table(default = "'[]'", check = "jsonb_typeof(taints) = 'array'")]
     taints: Json<Vec<Taint>>,
     /// Amounts by name: {"fpga": 2}.

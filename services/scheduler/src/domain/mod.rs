@@ -6,6 +6,7 @@ mod asked;
 pub mod backfill;
 mod class;
 mod depend;
+mod drain;
 mod end;
 mod explain;
 pub mod fair;
@@ -137,6 +138,7 @@ inputs! {
         PriorityClassSet,
         SchedulingSet,
         CordonSet,
+        TaintsSet,
         ReservationSet,
         AllocationRequested,
         CancelRequested,
@@ -177,6 +179,7 @@ impl Decider for Scheduler {
             Input::PriorityClassSet(set) => self.class_set(&set.change),
             Input::SchedulingSet(set) => self.policy_set(&set.change.policy),
             Input::CordonSet(set) => self.cordon_set(&set.change),
+            Input::TaintsSet(set) => self.taints_set(&set.change),
             Input::ReservationSet(set) => self.reservation_set(&set.change, set.version),
             Input::AllocationRequested(fact) => self.request(fact, at),
             Input::CancelRequested(fact) => {
@@ -269,6 +272,7 @@ impl Decider for Scheduler {
         unit::decide(self, draft);
         pause::decide(self, draft);
         reserve::decide(self, draft);
+        drain::decide(self, draft);
         let aside = Aside::of(self, draft.now);
         self.set_aside(&aside);
         self.unblock(draft.now);

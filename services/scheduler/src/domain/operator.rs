@@ -9,7 +9,7 @@ use super::{
 use ledger::{IllegalEvent, Scratch};
 use vocab::fact::{
     CordonSet, NodeLost, NodeReady, NodeSuspected, PriorityClassSet, QueueSet, ReservationSet,
-    TenantSet,
+    TaintsSet, TenantSet,
 };
 use vocab::{NodeCapacity, PendingGroupNo, SchedulingPolicy, Token};
 
@@ -33,7 +33,12 @@ impl Scheduler {
     }
 
     pub(super) fn cordon_set(&mut self, set: &CordonSet) {
-        self.fleet.set_cordon(&set.node, set.cordoned);
+        self.fleet.set_cordon(set);
+        self.try_anew();
+    }
+
+    pub(super) fn taints_set(&mut self, set: &TaintsSet) {
+        self.fleet.set_taints(set);
         self.try_anew();
     }
 

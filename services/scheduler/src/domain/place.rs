@@ -80,11 +80,28 @@ impl Scheduler {
         (live.class, self.placement_policy(live))
     }
 
-    /// The best nodes for one allocation as things stand, `most` of them.
+    /// The best nodes for one allocation as things stand, `most` of them. A node that a run failed on is better than none.
     fn best_nodes(
         &mut self,
         no: AllocationNo,
         uniform: Uniform<'_>,
+        aside: &Aside,
+        most: usize,
+    ) -> Best {
+        let live = self.allocations.get(&no);
+        let avoided = live.map_or(Avoided::default(), |live| live.avoided.clone());
+        let best = self.best_nodes_but(&avoided, (no, uniform), aside, most);
+        match best.nodes().is_empty() && !avoided.is_empty() {
+            true => self.best_nodes_but(&Avoided::default(), (no, uniform), aside, most),
+            false => best,
+        }
+    }
+
+    /// The same, but for some nodes.
+    fn best_nodes_but(
+        &mut self,
+        avoided: &Avoided,
+        (no, uniform): (AllocationNo, Uniform<'_>),
         aside: &Aside,
         most: usize,
     ) -> Best {
@@ -113,23 +130,16 @@ impl Scheduler {
                     .is_none_or(|others| others.keep_off(node).is_none())
                 && minding.let_it_come_to(node)
         };
-        let look = |not: &Avoided, best: &mut Best| {
-            let may = |node| !not.contains(node) && may(node);
-            fleet.best(&wanted, best, may);
-            for node in fleet.aside().iter().copied() {
-                let there = fleet.node(node);
-                if there.open() && there.nominees.is_empty() && may(node) {
-                    let value = fleet.value(node, &wanted);
-                    if value > best.least() && aside.lets(self, no, live, node) {
-                        best.offer(node, value);
-                    }
+        let may = |node| !avoided.contains(node) && may(node);
+        fleet.best(&wanted, &mut best, may);
+        for node in fleet.aside().iter().copied() {
+            let there = fleet.node(node);
+            if there.open() && there.nominees.is_empty() && may(node) {
+                let value = fleet.value(node, &wanted);
+                if value > best.least() && aside.lets(self, no, live, node) {
+                    best.offer(node, value);
                 }
             }
-        };
-        look(&live.avoided, &mut best);
-        if best.nodes().is_empty() && !live.avoided.is_empty() {
-            // A node that a run failed on is better than none.
-            look(&Avoided::default(), &mut best);
         }
         best
     }
@@ -474,6 +484,15 @@ impl Scheduler {
     fn choices(&mut self, no: AllocationNo, search: &Search<'_>) -> Vec<NodeNo> {
         let best = self.best_nodes(no, search.uniform, search.aside, CHOICES);
         let mut choices: Vec<_> = best.nodes().iter().map(|(node, _)| *node).collect();
+        let live = self.allocations.get(&no);
+        if live.is_some_and(|live| !live.avoided.is_empty()) {
+            // Where this one failed there may be room for all.
+            let of = (no, search.uniform);
+            let all = self.best_nodes_but(&Avoided::default(), of, search.aside, CHOICES);
+            let all = all.nodes().iter().map(|(node, _)| *node);
+            let others: Vec<_> = all.filter(|node| !choices.contains(node)).collect();
+            choices.extend(others);
+        }
         let Some(class) = self.allocations.get(&no).map(|live| live.class) else {
             return choices;
         };

@@ -181,7 +181,9 @@ impl Scheduler {
                 PreemptionCause::Gang
                 | PreemptionCause::Priority
                 | PreemptionCause::FairShare
-                | PreemptionCause::Reservation,
+                | PreemptionCause::Reservation
+                | PreemptionCause::Drain
+                | PreemptionCause::Taint,
                 _,
             ) => false,
         }

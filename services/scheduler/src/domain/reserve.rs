@@ -4,7 +4,7 @@
 use super::{
     Scheduler,
     allocation::Allocations,
-    fleet::{Fleet, NodeNo, meets},
+    fleet::{Fleet, NodeNo},
     interval::Intervals,
     queues::{QueueNo, Queues},
     settings::Settings,
@@ -133,7 +133,10 @@ impl Reservations {
             let capacity = fleet.kind(node.kind);
             node.open()
                 && !busy.contains(no)
-                && terms.selector.iter().all(|wanted| meets(capacity, wanted))
+                && terms
+                    .selector
+                    .iter()
+                    .all(|wanted| wanted.is_met_by(capacity))
         });
         nodes.sort_by_key(|(node, _)| {
             let there = node.holds.len() + node.nominees.len();

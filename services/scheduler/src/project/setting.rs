@@ -1,7 +1,9 @@
 //! What operators have set, and what became of the reservations that they asked for.
 
 use serde::{Deserialize, Serialize};
-use vocab::{AdvanceReservation, Millis, PriorityClass, QueueSettings, SchedulingPolicy, Token};
+use vocab::{
+    AdvanceReservation, Millis, PriorityClass, QueueSettings, SchedulingPolicy, Taint, Token,
+};
 
 /// A setting as it is from `at` on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +28,14 @@ pub enum SettingRow {
     Cordon {
         node: Token,
         cordoned: bool,
+        drain: bool,
+        at_once: u32,
+        version: u64,
+        at: Millis,
+    },
+    Taints {
+        node: Token,
+        taints: Vec<Taint>,
         version: u64,
         at: Millis,
     },

@@ -39,7 +39,7 @@ const FORGOTTEN_MAX: usize = 5000;
            WHEN 'allocation_reprioritised' THEN reason IS NULL
            WHEN 'quota_waiting' THEN reason IS NOT NULL
            WHEN 'quota_denied' THEN reason IS NOT NULL
-           WHEN 'allocation_preempted' THEN reason IN ('priority', 'fair_share', 'gang', 'reservation', 'quota')
+           WHEN 'allocation_preempted' THEN reason IN ('priority', 'fair_share', 'gang', 'reservation', 'quota', 'drain', 'taint')
            WHEN 'allocation_requeued' THEN reason IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node',
                                            'preempted', 'dependency_failed')
            WHEN 'allocation_ended' THEN reason IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node',

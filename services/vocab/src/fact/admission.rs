@@ -5,7 +5,7 @@ use crate::{
     Account, AdvanceReservation, AllocationNo, AllocationSpec, Budget, BudgetOf, EventNo, Limits,
     Millis, Month, NodeApproval, Operation, PriorityClass, PriorityTarget, QueueSettings,
     QuotaResource, RateKey, RateScope, Refusal, ResourceAsk, ResourceKey, SchedulingPolicy, Slot,
-    TenantSettings, Token, Validity,
+    Taint, TenantSettings, Token, Validity,
 };
 use serde::{Deserialize, Serialize};
 use wire::raw::{each_field, finish};
@@ -109,7 +109,7 @@ pub struct SchedulingSet {
     pub policy: SchedulingPolicy,
 }
 
-/// A cordoned node keeps what runs on it and takes nothing new.
+/// A cordoned node takes nothing new; what runs on it stays, unless it is drained.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
 #[wire(name = "CordonSet.Change")]
 pub struct CordonSet {
@@ -117,6 +117,23 @@ pub struct CordonSet {
     pub node: Token,
     #[wire(2)]
     pub cordoned: bool,
+    /// What runs there is told to stop, and placed elsewhere; only of a cordoned node.
+    #[wire(3)]
+    pub drain: bool,
+    /// So many of its allocations are on their way out at once, at the most; 0: all.
+    #[wire(4)]
+    pub at_once: u32,
+}
+
+/// The taints of a node beside those that it has itself.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+#[wire(name = "TaintsSet.Change")]
+pub struct TaintsSet {
+    #[wire(1)]
+    pub node: Token,
+    /// In order, each key and effect once.
+    #[wire(2)]
+    pub taints: Vec<Taint>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
@@ -218,6 +235,7 @@ settings! {
     PriorityClass: PriorityClassSet,
     Scheduling: SchedulingSet,
     Cordon: CordonSet,
+    Taints: TaintsSet,
     Reservation: ReservationSet,
     Node: NodeSet,
     Period: PeriodClosed,

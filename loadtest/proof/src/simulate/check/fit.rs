@@ -1,9 +1,17 @@
 //! Where an allocation may be, and that it has it to itself.
 
-use super::{Checker, Demand, Invariant, Place, Violation, nodes::Known};
+use super::{
+    Checker, Demand, Invariant, Place, Violation,
+    allocations::{Allocation, Hold},
+    nodes::Known,
+};
 use schemas::v1;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Who does not tolerate it comes where there is no other room.
+pub const PREFER_NO_SCHEDULE: i32 = 1;
+/// Who does not tolerate it goes.
+pub const NO_EXECUTE: i32 = 2;
 /// A node that does not say its zones has none to give.
 pub const SINGLE_ZONE: i32 = 2;
 
@@ -54,9 +62,9 @@ impl Checker {
         at.rule(broken.is_none(), Invariant::Fit, || {
             format!("{no} is on {} against {broken:?}", e.node)
         })?;
-        let taint = capacity
-            .taints
-            .iter()
+        let taint = self
+            .taints(&e.node, capacity, at)
+            .filter(|taint| taint.effect != PREFER_NO_SCHEDULE)
             .find(|taint| !wanted.tolerations.iter().any(|it| tolerates(it, taint)));
         at.rule(taint.is_none(), Invariant::Fit, || {
             format!("{no} is on {} in spite of {taint:?}", e.node)
@@ -69,6 +77,27 @@ impl Checker {
         at.rule(fits, Invariant::Fit, || {
             format!("{no} takes from the zones {zones:?} of {there}: {demand:?}")
         })
+    }
+
+    /// Its own, and those of an operator, as a writer knew them that had read up to its watermark.
+    pub(super) fn taints<'a>(
+        &'a self,
+        node: &str,
+        capacity: &'a v1::NodeCapacity,
+        at: &Place,
+    ) -> impl Iterator<Item = &'a v1::Taint> {
+        capacity.taints.iter().chain(self.settings.taints(node, at))
+    }
+
+    /// Whether the node has got a taint by which it goes.
+    pub(super) fn is_run_out(&self, at: &Place, a: &Allocation, hold: &Hold) -> bool {
+        let Some(capacity) = self.nodes.capacity(&hold.node, hold.incarnation) else {
+            return false;
+        };
+        let wanted = a.demand.rules.clone().unwrap_or_default();
+        self.taints(&hold.node, capacity, at)
+            .filter(|taint| taint.effect == NO_EXECUTE)
+            .any(|taint| !wanted.tolerations.iter().any(|it| tolerates(it, taint)))
     }
 
     /// The sum of all that is held on a node's incarnation, against what it brought in.

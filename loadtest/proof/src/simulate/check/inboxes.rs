@@ -173,6 +173,7 @@ fn operation_of(kind: &Kind) -> Option<&v1::Operation> {
         Kind::PriorityClassSet(e) => e.operation.as_ref(),
         Kind::SchedulingSet(e) => e.operation.as_ref(),
         Kind::CordonSet(e) => e.operation.as_ref(),
+        Kind::TaintsSet(e) => e.operation.as_ref(),
         Kind::NodeSet(e) => e.operation.as_ref(),
         Kind::PeriodClosed(e) => e.operation.as_ref(),
         Kind::ReservationSet(e) => e.operation.as_ref(),
@@ -336,18 +337,27 @@ impl Checker {
         Ok(())
     }
 
-    /// Rates have scopes from a later feature level on, and a leader hears some time later that the level was raised.
+    /// Some can be asked for from a later feature level on, and a leader hears some time later that the level was raised.
     fn may_lack_the_level(&self, of: &Operation) -> bool {
-        let Some(Verb::SetRate(rate)) = &of.read.verb else {
-            return false;
+        let newer = match &of.read.verb {
+            Some(Verb::SetRate(rate)) => {
+                let scope = [
+                    &rate.tenant,
+                    &rate.priority_class,
+                    &rate.pool,
+                    &rate.cluster,
+                ];
+                scope.iter().any(|name| !name.is_empty())
+            }
+            Some(Verb::SetTaints(_)) => true,
+            Some(Verb::SetCordon(set)) => set.drain,
+            Some(Verb::Submit(submit)) => {
+                let rules = submit.rules.as_ref();
+                rules.is_some_and(|rules| !rules.preferred.is_empty())
+            }
+            _ => false,
         };
-        let scope = [
-            &rate.tenant,
-            &rate.priority_class,
-            &rate.pool,
-            &rate.cluster,
-        ];
-        self.first_level_through > 0 && scope.iter().any(|name| !name.is_empty())
+        self.began_at_first_level && newer
     }
 
     /// The event says whose operation it is.

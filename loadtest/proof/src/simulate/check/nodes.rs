@@ -1,8 +1,8 @@
 //! Nodes: who is there, since when, and what their agents have said.
 
 use super::{
-    Checker, Frame, Invariant, Place, Violation, Writer, chain::Handled, decode, foreign,
-    process_of,
+    Checker, Frame, Invariant, Place, Violation, Writer, chain::Handled, decode,
+    fit::PREFER_NO_SCHEDULE, foreign, process_of,
 };
 use schemas::v1::{self, event::Kind, node_report::Report};
 use std::{
@@ -243,7 +243,21 @@ impl Checker {
             format!("{e:?} after {before:?}")
         })?;
         let said = self.nodes.said(&e.node, handled, |report| {
-            let same = |r: &v1::Register| r.capacity == e.capacity;
+            // At the first level some of what it says does not count.
+            let plain = |it: v1::NodeCapacity| v1::NodeCapacity {
+                max_runs: 0,
+                taints: it
+                    .taints
+                    .into_iter()
+                    .filter(|taint| taint.effect != PREFER_NO_SCHEDULE)
+                    .map(|taint| v1::Taint { effect: 0, ..taint })
+                    .collect(),
+                ..it
+            };
+            let same = |r: &v1::Register| {
+                r.capacity == e.capacity
+                    || self.began_at_first_level && r.capacity.clone().map(plain) == e.capacity
+            };
             report.boot == boot && matches!(&report.report, Some(Report::Register(r)) if same(r))
         });
         at.rule(said, Invariant::Outcome, || format!("nobody said {e:?}"))?;
@@ -332,6 +346,9 @@ impl Checker {
         let boot = before.map(|known| known.boot);
         let own = self.heard_by(frame);
         let own = own.filter(|h| h.node == e.node && Some(h.boot) == boot);
+        // What is said in the name of a node that is to be forgotten is not listened to.
+        let to_go = self.settings.forgotten(at).any(|(node, _)| node == e.node);
+        let own = own.filter(|h| !to_go || h.clock_ms <= e.last_seen_ms);
         let last = own.map(|h| h.step).max();
         let since = |h: &Heartbeat| h.node != e.node && last.is_none_or(|last| h.step >= last);
         let heard = self.heard_by(frame).any(since);

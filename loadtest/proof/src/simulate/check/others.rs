@@ -103,7 +103,7 @@ impl Checker {
         let nodes = self.open_nodes(at);
         let nodes = nodes
             .into_iter()
-            .filter(|(_, _, capacity)| self.suits(&a.demand, capacity));
+            .filter(|(node, _, capacity)| self.suits(at, &a.demand, (node, capacity)));
         let domains = nodes
             .map(|(node, incarnation, _)| self.domain((node, incarnation), &rule.topology_key));
         domains.flatten().collect()

@@ -73,6 +73,9 @@ impl Outcomes {
             Kind::CordonSet(e) => {
                 self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version))
             }
+            Kind::TaintsSet(e) => {
+                self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version))
+            }
             Kind::NodeSet(e) => self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version)),
             Kind::PeriodClosed(e) => {
                 self.at_once(at, e.operation.as_ref(), Outcome::Applied(e.version))

@@ -7,7 +7,7 @@
 use super::{
     Checker, Invariant, Place, Violation,
     allocations::Allocation,
-    fit::{SINGLE_ZONE, selects, tolerates, value_of},
+    fit::{PREFER_NO_SCHEDULE, SINGLE_ZONE, selects, tolerates, value_of},
     others::At,
 };
 use schemas::v1;
@@ -73,7 +73,12 @@ impl Checker {
     }
 
     /// Whether a node is of the kind that is asked for, and large enough when it is empty.
-    pub(super) fn suits(&self, demand: &super::Demand, capacity: &v1::NodeCapacity) -> bool {
+    pub(super) fn suits(
+        &self,
+        at: &Place,
+        demand: &super::Demand,
+        (node, capacity): (&str, &v1::NodeCapacity),
+    ) -> bool {
         let rules = demand.rules.clone().unwrap_or_default();
         let has = |name: &str| {
             let known = capacity.extended.iter().find(|it| it.name == name);
@@ -81,8 +86,11 @@ impl Checker {
         };
         let model = demand.may_use(&capacity.gpu_model);
         let tolerated = |taint| rules.tolerations.iter().any(|it| tolerates(it, taint));
+        let mut taints = self
+            .taints(node, capacity, at)
+            .filter(|taint| taint.effect != PREFER_NO_SCHEDULE);
         rules.selector.iter().all(|it| selects(it, capacity))
-            && capacity.taints.iter().all(tolerated)
+            && taints.all(tolerated)
             && model
             && demand.cpu_milli <= capacity.cpu_milli
             && demand.memory_bytes <= capacity.memory_bytes
@@ -171,7 +179,8 @@ impl Checker {
                             .find_map(|it| self.not_apart(it, from_ref(&at)))
                     })
                     .or_else(|| self.not_spread(end, &at, &places));
-                let fits = self.suits(&a.demand, free.capacity) && kept_off.is_none();
+                let fits =
+                    self.suits(end, &a.demand, (free.node, free.capacity)) && kept_off.is_none();
                 (fits && free.take(&a.demand)).then_some(at)
             })?;
             places.push(found);
@@ -208,6 +217,16 @@ impl Checker {
             let goes = held.any(|(_, _, hold)| hold.stop.is_some());
             end.rule(goes, Invariant::Progress, || {
                 format!("{no} is nominated for ever, for {key:?} that nobody leaves: {a:?}")
+            })?;
+        }
+        for (no, a) in self.allocations.iter() {
+            let Some(hold) = a.hold.as_ref().filter(|hold| hold.stop.is_none()) else {
+                continue;
+            };
+            let stays = self.settings.drained(&hold.node, &end).is_none()
+                && !self.is_run_out(&end, a, hold);
+            end.rule(stays, Invariant::Progress, || {
+                format!("{no} stays on a node that is cleared: {a:?}")
             })?;
         }
         if self.settings.backfills(&end) {

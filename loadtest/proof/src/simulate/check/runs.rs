@@ -18,6 +18,8 @@ const DEPENDENCY_FAILED: i32 = 7;
 const BY_PRIORITY: i32 = 1;
 const BY_FAIR_SHARE: i32 = 2;
 const FOR_QUOTA: i32 = 5;
+const BY_DRAIN: i32 = 6;
+const BY_TAINT: i32 = 7;
 
 /// What the scheduler knows of a run that is to be over.
 struct Known {
@@ -138,6 +140,17 @@ impl Checker {
             BY_PRIORITY => preemptible && above,
             BY_FAIR_SHARE => preemptible && by.is_some(),
             FOR_QUOTA => a.is_reclaimed(at),
+            BY_DRAIN => a.hold.as_ref().is_some_and(|hold| {
+                let key = (hold.node.clone(), hold.incarnation);
+                let held = self.allocations.held_on(&key);
+                let going = held.filter(|(_, _, hold)| hold.stop.is_some()).count();
+                let at_once = self.settings.drained(&hold.node, at);
+                at_once.is_some_and(|most| most == 0 || going < most as usize)
+            }),
+            BY_TAINT => a
+                .hold
+                .as_ref()
+                .is_some_and(|hold| self.is_run_out(at, &a, hold)),
             _ => true,
         };
         at.rule(fits && e.grace_until_ms >= at.now, Invariant::Fit, || {

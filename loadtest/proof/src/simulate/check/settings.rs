@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 pub struct Settings {
     versions: BTreeMap<Key, u64>,
     tenants: BTreeMap<String, Vec<(u64, v1::TenantSettings)>>,
-    cordons: BTreeMap<String, Vec<(u64, bool)>>,
+    cordons: BTreeMap<String, Vec<(u64, v1::cordon_set::Change)>>,
+    taints: BTreeMap<String, Vec<(u64, Vec<v1::Taint>)>>,
     /// What a node may be; none: it is forgotten.
     nodes: BTreeMap<String, Vec<(u64, Option<v1::NodeCapacity>)>>,
     classes: BTreeMap<String, Vec<(u64, v1::PriorityClass)>>,
@@ -61,7 +62,18 @@ impl Settings {
 
     /// As a writer knew it that had read up to its watermark.
     pub fn cordoned(&self, node: &str, at: &Place) -> bool {
-        seen(self.cordons.get(node), at).is_some_and(|cordoned| *cordoned)
+        seen(self.cordons.get(node), at).is_some_and(|set| set.cordoned)
+    }
+
+    /// So many of its allocations may be on their way out at once, 0: all; none: it is not drained.
+    pub fn drained(&self, node: &str, at: &Place) -> Option<u32> {
+        let set = seen(self.cordons.get(node), at).filter(|set| set.drain);
+        set.map(|set| set.at_once)
+    }
+
+    /// Those that a node has got from an operator.
+    pub fn taints(&self, node: &str, at: &Place) -> &[v1::Taint] {
+        seen(self.taints.get(node), at).map_or(&[], Vec::as_slice)
     }
 
     /// The most that the node may register with.
@@ -130,8 +142,13 @@ impl Settings {
             }
             Kind::CordonSet(e) => {
                 let change = e.change.clone().unwrap_or_default();
-                let history = self.cordons.entry(change.node).or_default();
-                history.push((at.lsn, change.cordoned));
+                let history = self.cordons.entry(change.node.clone()).or_default();
+                history.push((at.lsn, change));
+            }
+            Kind::TaintsSet(e) => {
+                let change = e.change.clone().unwrap_or_default();
+                let history = self.taints.entry(change.node).or_default();
+                history.push((at.lsn, change.taints));
             }
             Kind::NodeSet(e) => {
                 let change = e.change.clone().unwrap_or_default();
@@ -190,6 +207,7 @@ fn asked(verb: &Verb) -> Option<(Key, Option<u64>)> {
         Verb::SetPriorityClass(it) => (("class", it.priority_class.clone()), it.expected_version),
         Verb::SetScheduling(it) => (("scheduling", String::new()), it.expected_version),
         Verb::SetCordon(it) => (("cordon", it.node.clone()), it.expected_version),
+        Verb::SetTaints(it) => (("taints", it.node.clone()), it.expected_version),
         Verb::SetNode(it) => (("node", it.node.clone()), it.expected_version),
         Verb::ClosePeriod(it) => (("period", String::new()), it.expected_version),
         Verb::SetReservation(it) => (("reservation", it.reservation.clone()), it.expected_version),

@@ -5,7 +5,8 @@ use ledger::memory::Seeded;
 use schemas::v1::{
     ExtendedRequest, GangRequest, GroupTerm, Label, LimitRequest, NodeApprovalRequest,
     NodeCapacity, NumaPolicy, Operator, PlacementRules, QueueOrder, Requirement, SetCordon,
-    SetNode, SetPriorityClass, SetQueue, SetScheduling, Spread, Submit, Toleration, request::Verb,
+    SetNode, SetPriorityClass, SetQueue, SetScheduling, SetTaints, Spread, Submit, Taint,
+    Toleration, request::Verb,
 };
 
 /// The classes that are set at first, or not at all.
@@ -114,11 +115,21 @@ pub fn queues(names: &[String], random: &mut Seeded) -> Vec<Verb> {
 pub fn change(tenant: &str, random: &mut Seeded) -> Verb {
     match random.below(10) {
         0 if random.chance(500) => set_node(random),
-        0..=4 => Verb::SetCordon(SetCordon {
-            node: format!("node-{}", random.below(6)),
-            cordoned: random.chance(400),
-            expected_version: None,
-        }),
+        0 if random.chance(600) => set_taints(random),
+        0..=4 => {
+            let cordoned = random.chance(400);
+            let drain = cordoned && random.chance(400);
+            Verb::SetCordon(SetCordon {
+                node: format!("node-{}", random.below(6)),
+                cordoned,
+                drain,
+                at_once: match drain {
+                    true => random.below(3) as u32,
+                    false => 0,
+                },
+                expected_version: None,
+            })
+        }
         5 | 6 => Verb::SetQueue(SetQueue {
             queue: tenant.to_owned(),
             weight_milli: Some(500 * (1 + random.below(4)) as i64),
@@ -135,6 +146,22 @@ pub fn change(tenant: &str, random: &mut Seeded) -> Verb {
         }
         _ => set_scheduling(random),
     }
+}
+
+fn set_taints(random: &mut Seeded) -> Verb {
+    let taint = |key: &str, effect| Taint {
+        key: key.to_owned(),
+        value: String::new(),
+        effect,
+    };
+    let effect = random.below(3) as i32;
+    let mut taints = vec![taint("maintenance", effect), taint("other", 1)];
+    taints.truncate(random.below(3) as usize);
+    Verb::SetTaints(SetTaints {
+        node: format!("node-{}", random.below(6)),
+        taints,
+        expected_version: None,
+    })
 }
 
 /// Forgets a node, or approves one as what most of them are.
@@ -218,6 +245,14 @@ fn rules(random: &mut Seeded) -> PlacementRules {
             0 => NumaPolicy::Single.into(),
             1 => NumaPolicy::BestEffort.into(),
             _ => NumaPolicy::None.into(),
+        },
+        preferred: match random.below(8) {
+            0 => vec![Requirement {
+                label: "disk".to_owned(),
+                operator: Operator::Exists.into(),
+                values: Vec::new(),
+            }],
+            _ => Vec::new(),
         },
         ..others(random)
     }

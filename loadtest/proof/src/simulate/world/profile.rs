@@ -219,6 +219,7 @@ pub fn capacity(random: &mut Seeded) -> v1::NodeCapacity {
         capacity.taints.push(v1::Taint {
             key: "maintenance".to_owned(),
             value: String::new(),
+            effect: random.below(3) as i32,
         });
     }
     if random.chance(200) {

@@ -1,5 +1,6 @@
 //! The operators' changes, each with a version that the change may name.
 
+mod cordon;
 mod node;
 mod period;
 mod priority_class;
@@ -11,6 +12,7 @@ mod scheduling;
 mod tenant;
 
 use super::settings::Sets;
+pub use cordon::{CordonRequest, TaintRequest, TaintsRequest};
 pub use node::ApprovalRequest;
 pub use priority_class::ClassRequest;
 pub use queue::QueueRequest;
@@ -19,7 +21,7 @@ pub use rate::RateRequest;
 pub use reservation::ReservationRequest;
 pub use scheduling::SchedulingRequest;
 pub use tenant::TenantRequest;
-use vocab::fact::{CordonSet, NodeSet, ReservationSet, SchedulingSet};
+use vocab::fact::{NodeSet, ReservationSet, SchedulingSet};
 
 use super::{Admission, check::token};
 use vocab::{AdminChange, Millis, Month, PlacementPolicy, Refusal, Rule};
@@ -42,14 +44,7 @@ pub enum ChangeRequest {
     #[wire(35)]
     SetScheduling(SchedulingRequest),
     #[wire(36)]
-    SetCordon {
-        #[wire(1)]
-        node: String,
-        #[wire(2)]
-        cordoned: bool,
-        #[wire(3, optional)]
-        expected_version: Option<u64>,
-    },
+    SetCordon(CordonRequest),
     #[wire(37)]
     SetReservation {
         #[wire(1)]
@@ -79,6 +74,8 @@ pub enum ChangeRequest {
         #[wire(2, optional)]
         expected_version: Option<u64>,
     },
+    #[wire(41)]
+    SetTaints(TaintsRequest),
 }
 
 impl ChangeRequest {
@@ -91,10 +88,9 @@ impl ChangeRequest {
             Self::SetScheduling(request) => request.expected_version,
             Self::SetBudget(request) => request.expected_version,
             Self::SetRate(request) => request.expected_version,
-            Self::SetCordon {
-                expected_version, ..
-            }
-            | Self::SetReservation {
+            Self::SetCordon(request) => request.expected_version,
+            Self::SetTaints(request) => request.expected_version,
+            Self::SetReservation {
                 expected_version, ..
             }
             | Self::SetNode {
@@ -124,10 +120,8 @@ impl Admission {
             ChangeRequest::SetScheduling(request) => AdminChange::Scheduling(SchedulingSet {
                 policy: request.check()?,
             }),
-            ChangeRequest::SetCordon { node, cordoned, .. } => AdminChange::Cordon(CordonSet {
-                node: token(node, "node")?,
-                cordoned: *cordoned,
-            }),
+            ChangeRequest::SetCordon(request) => AdminChange::Cordon(request.check()?),
+            ChangeRequest::SetTaints(request) => AdminChange::Taints(request.check()?),
             ChangeRequest::SetReservation {
                 reservation,
                 wanted,

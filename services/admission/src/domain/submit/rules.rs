@@ -24,6 +24,8 @@ pub struct PlacementRequest {
     pub spread: Vec<SpreadRequest>,
     #[wire(7)]
     pub numa: Open<NumaPolicy>,
+    #[wire(8)]
+    pub preferred: Vec<RequirementRequest>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
@@ -79,6 +81,7 @@ impl PlacementRequest {
             anti_affinity: terms(&self.anti_affinity, "rules.anti_affinity")?,
             spread: self.spread()?,
             numa: self.numa.known().ok_or_else(|| invalid("rules.numa"))?,
+            preferred: self.preferred()?,
         };
         // Near a group and apart from it in the same domain is nowhere.
         if rules
@@ -93,6 +96,12 @@ impl PlacementRequest {
             return Err(invalid("rules.group"));
         }
         Ok((rules != PlacementRules::default()).then(|| Box::new(rules)))
+    }
+
+    fn preferred(&self) -> Result<Vec<Requirement>, Refusal> {
+        let field = "rules.preferred";
+        bounded(&self.preferred, PlacementRules::PREFERRED_MAX, field)?;
+        requirements(&self.preferred, field)
     }
 
     fn tolerations(&self) -> Result<Vec<Toleration>, Refusal> {

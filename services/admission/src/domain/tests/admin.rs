@@ -1,7 +1,7 @@
 //! What operators set: versions and ranges.
 
 use super::*;
-use vocab::PlacementPolicy;
+use vocab::{PlacementPolicy, TaintEffect};
 use wire::Open;
 
 #[test]
@@ -162,10 +162,12 @@ fn no_month_is_closed_below_the_level_of_its_fact() {
 #[test]
 fn each_thing_that_operators_set_has_its_own_version() {
     let mut t = Table::new().roomy();
-    let cordon = |node: &str, cordoned| ChangeRequest::SetCordon {
-        node: node.into(),
-        cordoned,
-        expected_version: None,
+    let cordon = |node: &str, cordoned| {
+        ChangeRequest::SetCordon(CordonRequest {
+            node: node.into(),
+            cordoned,
+            ..CordonRequest::default()
+        })
     };
     t.set(cordon("n1", true), "applied 1");
     t.set(cordon("n2", true), "applied 1");
@@ -179,6 +181,71 @@ fn each_thing_that_operators_set_has_its_own_version() {
         ..SchedulingRequest::default()
     }));
     t.admin("s", stale, "version_conflict expected_version");
+}
+
+#[test]
+fn only_a_cordoned_node_is_drained() {
+    let mut t = Table::new().roomy();
+    let drain = |cordoned, drain, at_once| {
+        ChangeRequest::SetCordon(CordonRequest {
+            node: "n1".into(),
+            cordoned,
+            drain,
+            at_once,
+            expected_version: None,
+        })
+    };
+    t.set(drain(true, true, 0), "applied 1");
+    t.set(drain(true, true, 7), "applied 2");
+    t.set(drain(false, true, 0), "setting_invalid drain");
+    t.set(drain(true, false, 1), "setting_invalid at_once");
+    t.level = vocab::Level(5);
+    t.admin(
+        "p1",
+        Verb::Admin(drain(true, true, 0)),
+        "not_supported feature level",
+    );
+    t.admin("p2", Verb::Admin(drain(true, false, 0)), "applied 3");
+}
+
+#[test]
+fn a_node_has_each_taint_once() {
+    let mut t = Table::new().roomy();
+    let taint = |key: &str, value: &str, effect| TaintRequest {
+        key: key.into(),
+        value: value.into(),
+        effect: Open::Known(effect),
+    };
+    let taints = |taints: &[TaintRequest]| {
+        ChangeRequest::SetTaints(TaintsRequest {
+            node: "n1".into(),
+            taints: taints.to_vec(),
+            expected_version: None,
+        })
+    };
+    let (soft, hard) = (TaintEffect::PreferNoSchedule, TaintEffect::NoExecute);
+    t.set(
+        taints(&[taint("k", "v", soft), taint("k", "", hard)]),
+        "applied 1",
+    );
+    t.set(taints(&[]), "applied 2");
+    t.set(taints(&[taint("", "v", soft)]), "name_invalid taints");
+    t.set(taints(&[taint("k", "v.w", soft)]), "name_invalid taints");
+    let twice = [taint("k", "v", soft), taint("k", "w", soft)];
+    t.set(taints(&twice), "setting_invalid taints");
+    let unknown = TaintRequest {
+        effect: Open::Unknown(9),
+        ..taint("k", "", soft)
+    };
+    t.set(taints(&[unknown]), "setting_invalid taints");
+    let many: Vec<_> = (0..17).map(|i| taint(&format!("k{i}"), "", soft)).collect();
+    t.set(taints(&many), "too_many_elements taints");
+    t.level = vocab::Level(5);
+    t.admin(
+        "p1",
+        Verb::Admin(taints(&[])),
+        "not_supported feature level",
+    );
 }
 
 #[test]

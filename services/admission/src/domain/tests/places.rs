@@ -120,6 +120,14 @@ fn every_broken_term_is_named() {
         |r| r.numa = Open::Unknown(3),
         "placement_rule_invalid rules.numa",
     );
+    broken(
+        |r| r.preferred = vec![requirement("disk", 1, &[])],
+        "placement_rule_invalid rules.preferred",
+    );
+    broken(
+        |r| r.preferred = vec![requirement("disk", 3, &[]); 9],
+        "too_many_elements rules.preferred",
+    );
 }
 
 #[test]
@@ -138,6 +146,7 @@ fn equal_rules_are_written_equally() {
         anti_affinity: vec![term("g", "")],
         spread: vec![spread("zone", 2), spread("", 1)],
         numa: Open::Known(NumaPolicy::Single),
+        preferred: vec![requirement("rack", 3, &[]), requirement("disk", 3, &[])],
     });
     let other = found(PlacementRequest {
         selector: vec![
@@ -151,6 +160,7 @@ fn equal_rules_are_written_equally() {
         anti_affinity: vec![term("g", ""), term("g", "")],
         spread: vec![spread("", 1), spread("zone", 2)],
         numa: Open::Known(NumaPolicy::Single),
+        preferred: vec![requirement("disk", 3, &[]), requirement("rack", 3, &[])],
     });
     assert_eq!(one, other);
     let rules = one.unwrap();

@@ -19,7 +19,7 @@ fn every_flag_of_a_submit_reaches_the_request() {
         "{begin} --gpus 1 --gpu-milli 500 --gpu-model T4 --extended fpga=2 --queue q --priority 7 \
          --priority-class c --job-set s --name n --after x --after-success y --retries 3 \
          --never-requeue --run-time 10m --gang g --gang-size 8 --gang-min 6 --gang-uniform rack \
-         --node-label zone=z1 --label grant=7 --tolerate any --group w --affinity w:rack --anti-affinity v --spread rack:2 \
+         --node-label zone=z1 --prefer-node-label disk=ssd --label grant=7 --tolerate any --group w --affinity w:rack --anti-affinity v --spread rack:2 \
          --numa single --count 8"
     ));
     let dependency = |allocation_id: &str, success| v1::DependencyRequest {
@@ -64,6 +64,7 @@ fn every_flag_of_a_submit_reaches_the_request() {
                 max_skew: 2,
             }],
             numa: v1::NumaPolicy::Single.into(),
+            preferred: vec![submit::requirement("disk=ssd").unwrap()],
         }),
         labels: vec![v1::Label {
             name: "grant".into(),
@@ -134,6 +135,7 @@ fn nodes_are_cordoned_and_reserved_as_they_are_for_good() {
             node: "n".into(),
             cordoned,
             expected_version: cordoned.then_some(1),
+            ..v1::SetCordon::default()
         };
         assert_eq!(verb(line), Verb::SetCordon(expected));
     }

@@ -2,7 +2,7 @@
 
 use super::{
     KindNo, Node, NodeNo,
-    filter::keeps_off,
+    filter::{is_reluctant, keeps_off},
     ranking::{Ranking, Value},
 };
 use crate::domain::{
@@ -28,13 +28,20 @@ pub struct Scored<'a> {
 
 impl Scored<'_> {
     /// How good the node is now, whether or not it is of a kind that may be used.
-    fn of_kind(&self, node: &Node, capacity: &NodeCapacity) -> Value {
+    fn of_kind(&self, node: &Node, capacity: &NodeCapacity, reluctant: bool) -> Value {
         let Wanted { class, policy, .. } = *self.wanted;
         if node.check(capacity, class).is_err() {
             return Value::NONE;
         }
         match scoring::score(policy.into(), self.popularity, &node.room, &class.ask) {
-            Some(score) => Value::new(score, node.precedence),
+            Some(score) => {
+                let value = Value::new(score, node.precedence);
+                if reluctant {
+                    value.reluctantly()
+                } else {
+                    value
+                }
+            }
             None => Value::NONE,
         }
     }
@@ -43,7 +50,7 @@ impl Scored<'_> {
     pub fn value(&self, node: &Node, capacity: &NodeCapacity) -> Value {
         match keeps_off(capacity, self.wanted.class) {
             Some(_) => Value::NONE,
-            None => self.of_kind(node, capacity),
+            None => self.of_kind(node, capacity, is_reluctant(capacity, self.wanted.class)),
         }
     }
 }
@@ -64,14 +71,32 @@ pub struct Changes {
     clock: u64,
 }
 
+/// What a kind of node is for a class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Unusable,
+    Reluctant,
+    Usable,
+}
+
+impl Kind {
+    fn of(capacity: &NodeCapacity, class: &Class) -> Self {
+        match keeps_off(capacity, class) {
+            Some(_) => Self::Unusable,
+            None if is_reluctant(capacity, class) => Self::Reluctant,
+            None => Self::Usable,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub struct Ranked {
     ranking: Ranking,
     popularity: u64,
     /// Changes before this one are in it.
     seen: u64,
-    /// By kind: whether it may be used at all; none when that was not asked yet.
-    kinds: Vec<Option<bool>>,
+    /// By kind; none when that was not asked yet.
+    kinds: Vec<Option<Kind>>,
     used: u64,
 }
 
@@ -190,7 +215,7 @@ fn value(
     node: &Node,
     scored: &Scored<'_>,
     kinds: &Interner<NodeCapacity>,
-    usable: &mut Vec<Option<bool>>,
+    usable: &mut Vec<Option<Kind>>,
 ) -> Value {
     if !node.free_for_all() {
         return Value::NONE;
@@ -201,11 +226,9 @@ fn value(
         usable.resize(kinds.bound().max(at + 1), None);
     }
     let capacity = kinds.get(kind);
-    let usable =
-        *usable[at].get_or_insert_with(|| keeps_off(capacity, scored.wanted.class).is_none());
-    if usable {
-        scored.of_kind(node, capacity)
-    } else {
-        Value::NONE
+    let of = || Kind::of(capacity, scored.wanted.class);
+    match *usable[at].get_or_insert_with(of) {
+        Kind::Unusable => Value::NONE,
+        kind => scored.of_kind(node, capacity, kind == Kind::Reluctant),
     }
 }

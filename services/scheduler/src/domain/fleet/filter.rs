@@ -3,19 +3,24 @@
 use super::{Fleet, NodeNo};
 use crate::domain::class::Class;
 use std::collections::BTreeMap;
-use vocab::{Filter, GroupTerm, NodeCapacity, Operator, Requirement, Token};
+use vocab::{Filter, GroupTerm, NodeCapacity, Taint, Token};
 
 /// What kind of node it must be: the first filter that keeps this kind off, whatever is free.
 pub fn keeps_off(capacity: &NodeCapacity, class: &Class) -> Option<Filter> {
     if let Some(rules) = &class.rules {
-        if !rules.selector.iter().all(|wanted| meets(capacity, wanted)) {
+        if !rules
+            .selector
+            .iter()
+            .all(|wanted| wanted.is_met_by(capacity))
+        {
             return Some(Filter::Selector);
         }
-        let tolerated = |taint| rules.tolerations.iter().any(|t| t.tolerates(taint));
-        if !capacity.taints.iter().all(tolerated) {
-            return Some(Filter::Taint);
-        }
-    } else if !capacity.taints.is_empty() {
+    }
+    let mut forbids = capacity
+        .taints
+        .iter()
+        .filter(|taint| taint.effect.forbids());
+    if !forbids.all(|taint| tolerates(class, taint)) {
         return Some(Filter::Taint);
     }
     if !class.allows_model(capacity.gpu_model.as_ref()) {
@@ -33,6 +38,24 @@ pub fn keeps_off(capacity: &NodeCapacity, class: &Class) -> Option<Filter> {
             .is_none_or(|gpu| capacity.gpus >= gpu.count)
         && class.extended.iter().all(extended);
     (!large_enough).then_some(Filter::Capacity)
+}
+
+pub fn tolerates(class: &Class, taint: &Taint) -> bool {
+    let rules = class.rules.as_ref();
+    rules.is_some_and(|rules| rules.tolerations.iter().any(|it| it.tolerates(taint)))
+}
+
+/// Whether the class goes to this kind of node only where there is no other room.
+pub fn is_reluctant(capacity: &NodeCapacity, class: &Class) -> bool {
+    let preferred = class.rules.iter().flat_map(|rules| &rules.preferred);
+    let mut soft = capacity
+        .taints
+        .iter()
+        .filter(|taint| !taint.effect.forbids());
+    soft.any(|taint| !tolerates(class, taint))
+        || preferred
+            .into_iter()
+            .any(|wanted| !wanted.is_met_by(capacity))
 }
 
 /// How many of the class an empty node of the kind takes, at the most: none where it may not go.
@@ -56,17 +79,6 @@ pub fn most_on(capacity: &NodeCapacity, class: &Class) -> u64 {
     };
     let most = by_extended.min().unwrap_or(u64::MAX);
     most.min(by_cpu).min(by_memory).min(by_gpu).min(by_runs)
-}
-
-pub fn meets(capacity: &NodeCapacity, wanted: &Requirement) -> bool {
-    let value = capacity.label(wanted.label.as_str());
-    let among = |value: &Token| wanted.values.contains(value);
-    match wanted.operator {
-        Operator::In => value.is_some_and(among),
-        Operator::NotIn => !value.is_some_and(among),
-        Operator::Exists => value.is_some(),
-        Operator::Missing => value.is_none(),
-    }
 }
 
 /// A place that a rule about others counts as one: a value of a label, or a node.

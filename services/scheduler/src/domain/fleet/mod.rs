@@ -4,11 +4,13 @@ mod changes;
 mod filter;
 mod node;
 mod ranking;
+mod word;
 
 pub use changes::Wanted;
-pub use filter::{Moves, Others, keeps_off, meets, most_on};
+pub use filter::{Moves, Others, keeps_off, most_on, tolerates};
 pub use node::{Node, NodeNo, Spot, Taken};
 pub use ranking::{Best, Value};
+pub use word::Word;
 
 use self::changes::{Changes, Scored};
 use super::{
@@ -42,8 +44,8 @@ pub struct Fleet {
     popularity: Popularity,
     /// Who has which precedence.
     precedences: BTreeMap<u32, NodeNo>,
-    /// Cordons may come before their nodes.
-    cordons: BTreeMap<Token, bool>,
+    /// What operators say of nodes.
+    words: BTreeMap<Token, Word>,
     /// Members of each tenant's groups by node.
     groups: BTreeMap<(Token, Token), BTreeMap<NodeNo, Members>>,
     /// Nominees whose rules speak of a group.
@@ -178,6 +180,7 @@ impl Fleet {
 
     /// A new node, or an old one whose agent has started anew with nothing on it: whoever it held has nothing to give back.
     pub fn register(&mut self, name: &Token, incarnation: u64, capacity: &NodeCapacity) {
+        let capacity = &*self.as_said(name, capacity);
         let kind = KindNo(self.kinds.acquire(capacity));
         self.composition.0 += 1;
         let topology = capacity.topology.as_deref();
@@ -187,7 +190,7 @@ impl Fleet {
             ready: true,
             suspect: false,
             forgotten: false,
-            cordoned: self.cordons.get(name).copied().unwrap_or(false),
+            cordoned: self.is_cordoned(name),
             kind,
             precedence: 0,
             room: empty_room(&mut self.models, capacity),
@@ -291,19 +294,6 @@ impl Fleet {
     pub fn forget_node(&mut self, name: &Token) {
         if let Some(node) = self.find(name) {
             self.nodes[node.0 as usize].forgotten = true;
-        }
-    }
-
-    pub fn set_cordon(&mut self, name: &Token, cordoned: bool) {
-        if cordoned {
-            self.cordons.insert(name.clone(), true);
-        } else {
-            self.cordons.remove(name);
-        }
-        if let Some(node) = self.find(name) {
-            self.composition.0 += 1;
-            self.nodes[node.0 as usize].cordoned = cordoned;
-            self.gained(node);
         }
     }
 

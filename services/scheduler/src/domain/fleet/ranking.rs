@@ -9,16 +9,26 @@ use std::ops::{ControlFlow, Range};
 
 const FANOUT: usize = 64;
 
-/// How good a node is: 0 when the class does not fit, else the score and, among equals, the node's precedence.
+/// How good a node is: 0 when the class does not fit, else whether it goes there gladly, the score and, among equals, the
+/// node's precedence.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Value(u64);
 
 impl Value {
     pub const NONE: Self = Self(0);
 
+    const GLADLY: u64 = 1 << 63;
+    /// Scores are at most a little above 2^30; higher ones count as this.
+    const SCORE_MAX: u64 = (1 << 31) - 2;
+
     pub fn new(score: u32, precedence: u32) -> Self {
-        // A score of u32::MAX counts as the one below it.
-        Self((u64::from(score) + 1).min(u64::from(u32::MAX)) << 32 | u64::from(precedence))
+        let score = u64::from(score).min(Self::SCORE_MAX) + 1;
+        Self(Self::GLADLY | score << 32 | u64::from(precedence))
+    }
+
+    /// The same of a node that every other one goes before.
+    pub fn reluctantly(self) -> Self {
+        Self(self.0 & !Self::GLADLY)
     }
 
     pub fn fits(self) -> bool {
@@ -26,7 +36,8 @@ impl Value {
     }
 
     pub fn score(self) -> u32 {
-        ((self.0 >> 32) as u32).saturating_sub(1)
+        let score = ((self.0 & !Self::GLADLY) >> 32) as u32;
+        score.saturating_sub(1)
     }
 }
 
@@ -222,6 +233,17 @@ mod tests {
         all.sort_by_key(|(_, value)| std::cmp::Reverse(*value));
         all.truncate(most);
         all
+    }
+
+    #[test]
+    fn gladly_goes_before_any_score() {
+        let poor = Value::new(0, 0);
+        let good = Value::new(u32::MAX, u32::MAX).reluctantly();
+        assert!(poor > good && good.fits() && good > Value::NONE);
+        assert!(Value::new(7, 1) > Value::new(6, 9) && Value::new(7, 2) > Value::new(7, 1));
+        assert_eq!((Value::new(7, 1).score(), Value::NONE.score()), (7, 0));
+        assert_eq!(Value::new(7, 1).reluctantly().score(), 7);
+        assert_eq!(Value::NONE.reluctantly(), Value::NONE);
     }
 
     proptest! {

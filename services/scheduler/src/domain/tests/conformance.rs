@@ -201,6 +201,8 @@ fn row_12_large_jobs_cordons_and_taints() {
         AdminChange::Cordon(CordonSet {
             node: token("n"),
             cordoned,
+            drain: false,
+            at_once: 0,
         })
     };
     w.admin(cordon(true));
@@ -211,6 +213,7 @@ fn row_12_large_jobs_cordons_and_taints() {
     let taint = vocab::Taint {
         key: token("dedicated"),
         value: Some(token("ml")),
+        effect: vocab::TaintEffect::NoSchedule,
     };
     let tainted = NodeCapacity {
         taints: vec![taint],

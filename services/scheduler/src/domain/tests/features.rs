@@ -1,8 +1,11 @@
 //! Each feature once, as its users see it.
 
 use super::*;
-use vocab::fact::{AllocationPlaced, PendingGroupExplained, ReservationSet};
-use vocab::{AdvanceReservation, Event, Filter, GroupTerm, NumaPolicy, ResourceKind, Spread};
+use vocab::fact::{AllocationPlaced, CordonSet, PendingGroupExplained, ReservationSet, TaintsSet};
+use vocab::{
+    AdvanceReservation, Event, Filter, GroupTerm, NumaPolicy, ResourceKind, Spread, Taint,
+    TaintEffect, Toleration,
+};
 
 fn nodes_of(w: &World, of: &[u64]) -> Vec<String> {
     let mut nodes: Vec<_> = of.iter().filter_map(|no| w.node_of(*no)).collect();
@@ -331,4 +334,171 @@ fn a_node_takes_as_many_runs_as_it_may_whatever_they_ask_for() {
     let gang = w.gang("t", "g", 3, job(0, 1));
     w.settle();
     assert_eq!((w.held(&small), w.held(&gang)), (vec![], vec![]));
+}
+
+fn drain(node: &str, drain: bool, at_once: u32) -> AdminChange {
+    AdminChange::Cordon(CordonSet {
+        node: token(node),
+        cordoned: drain,
+        drain,
+        at_once,
+    })
+}
+
+fn taint(node: &str, effects: &[TaintEffect]) -> AdminChange {
+    let taint = |effect: &TaintEffect| Taint {
+        key: token("k"),
+        value: None,
+        effect: *effect,
+    };
+    AdminChange::Taints(TaintsSet {
+        node: token(node),
+        taints: effects.iter().map(taint).collect(),
+    })
+}
+
+fn tolerating(spec: AllocationSpec) -> AllocationSpec {
+    let toleration = Toleration {
+        key: Some(token("k")),
+        value: None,
+    };
+    let rules = PlacementRules {
+        tolerations: vec![toleration],
+        ..PlacementRules::default()
+    };
+    ruled(spec, rules)
+}
+
+/// The highest number that was on the way out at once.
+fn most_at_once(said: &[String]) -> usize {
+    let mut going = 0;
+    let mut most = 0;
+    for line in said {
+        going += usize::from(line.ends_with("preempted drain"));
+        most = most.max(going);
+        going -= usize::from(line.ends_with("requeued preempted"));
+    }
+    most
+}
+
+#[test]
+fn a_drained_node_is_cleared_at_its_pace() {
+    for (at_once, expected) in [(0, 3), (1, 1), (2, 2), (9, 3)] {
+        let mut w = World::new();
+        w.nodes(&["n"]);
+        // Not to be preempted by anybody else.
+        let jobs = w.submit("t", 3, class(job(1, 1), 3));
+        w.settle();
+        assert_eq!(w.on_nodes(&jobs), 3);
+        w.nodes(&["m"]);
+        w.admin(drain("n", true, at_once));
+        let said = spoken(&w.settle());
+        assert_eq!(most_at_once(&said), expected, "{said:?}");
+        assert_eq!(nodes_of(&w, &jobs), ["m", "m", "m"]);
+        assert_eq!(again(&w.state), w.state);
+        // Nothing comes until it is open again.
+        w.admin(drain("m", true, 0));
+        w.settle();
+        assert_eq!(w.on_nodes(&jobs), 0);
+        w.admin(drain("n", false, 0));
+        w.settle();
+        assert_eq!(nodes_of(&w, &jobs), ["n", "n", "n"]);
+    }
+}
+
+#[test]
+fn a_gang_leaves_a_drained_node_as_a_whole() {
+    let mut w = World::new();
+    w.nodes(&["n"]);
+    let gang = w.gang("t", "g", 3, job(1, 1));
+    w.settle();
+    assert_eq!(w.on_nodes(&gang), 3);
+    w.nodes(&["m"]);
+    w.admin(drain("n", true, 1));
+    w.settle();
+    assert_eq!(nodes_of(&w, &gang), ["m", "m", "m"]);
+}
+
+#[test]
+fn a_taint_runs_out_who_does_not_tolerate_it() {
+    let mut w = World::new();
+    w.nodes(&["n"]);
+    let stays = w.submit("t", 1, tolerating(job(1, 1)));
+    let goes = w.submit("t", 1, job(1, 1));
+    w.settle();
+    w.admin(taint("n", &[TaintEffect::NoSchedule]));
+    w.settle();
+    assert_eq!((w.on_nodes(&stays), w.on_nodes(&goes)), (1, 1));
+    w.admin(taint("n", &[TaintEffect::NoExecute]));
+    let said = spoken(&w.settle());
+    assert!(
+        said.contains(&format!("{} preempted taint", goes[0])),
+        "{said:?}"
+    );
+    assert_eq!((w.on_nodes(&stays), w.on_nodes(&goes)), (1, 0));
+    assert_eq!(w.reason(goes[0]), "no_node_matches");
+    assert_eq!(again(&w.state), w.state);
+    // A new life of the node has them, too.
+    w.node("n", 2, capacity(8, 64, 0));
+    w.settle();
+    assert_eq!(w.on_nodes(&goes), 0);
+    w.admin(taint("n", &[]));
+    w.settle();
+    assert_eq!(w.on_nodes(&goes), 1);
+}
+
+#[test]
+fn a_taint_of_the_node_itself_stays_when_an_operators_goes() {
+    let mut w = World::new();
+    let own = Taint {
+        key: token("k"),
+        value: None,
+        effect: TaintEffect::NoSchedule,
+    };
+    let node = NodeCapacity {
+        taints: vec![own],
+        ..capacity(8, 64, 0)
+    };
+    w.node("n", 1, node);
+    let jobs = w.submit("t", 1, job(1, 1));
+    for effects in [&[TaintEffect::NoSchedule][..], &[]] {
+        w.admin(taint("n", effects));
+        w.settle();
+        assert_eq!(w.on_nodes(&jobs), 0, "{effects:?}");
+    }
+}
+
+#[test]
+fn preferred_nodes_go_first_and_others_when_there_is_no_other_room() {
+    let mut w = World::new();
+    for (name, disk) in [("a", "hdd"), ("b", "ssd"), ("c", "hdd")] {
+        w.node(name, 1, labelled(capacity(2, 64, 0), &[("disk", disk)]));
+    }
+    w.admin(taint("a", &[TaintEffect::PreferNoSchedule]));
+    let preferred = requires("disk", vocab::Operator::In, &["ssd"]).selector;
+    let rules = PlacementRules {
+        preferred,
+        ..PlacementRules::default()
+    };
+    let picky = |spec| ruled(spec, rules.clone());
+    let jobs = w.submit("t", 2, picky(job(1, 1)));
+    w.settle();
+    assert_eq!(nodes_of(&w, &jobs), ["b", "b"]);
+    let more = w.submit("t", 2, picky(job(1, 1)));
+    w.settle();
+    assert_eq!(w.on_nodes(&more), 2);
+    // Who prefers nothing keeps off the taint as long as there is other room.
+    let mut w = World::new();
+    for name in ["a", "b"] {
+        w.node(name, 1, capacity(2, 64, 0));
+    }
+    w.admin(taint("a", &[TaintEffect::PreferNoSchedule]));
+    let plain = w.submit("t", 2, job(1, 1));
+    w.settle();
+    assert_eq!(nodes_of(&w, &plain), ["b", "b"]);
+    let rest = w.submit("t", 1, job(1, 1));
+    let tolerant = w.submit("t", 1, tolerating(job(1, 1)));
+    w.settle();
+    assert_eq!(nodes_of(&w, &rest), ["a"]);
+    assert_eq!(nodes_of(&w, &tolerant), ["a"]);
 }

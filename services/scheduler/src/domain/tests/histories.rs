@@ -134,6 +134,7 @@ fn a_capacity(kind: u8) -> NodeCapacity {
             taints: vec![vocab::Taint {
                 key: token("night"),
                 value: None,
+                effect: vocab::TaintEffect::NoSchedule,
             }],
             ..capacity(8, 64, 0)
         },
@@ -378,6 +379,8 @@ impl Run {
                 self.world.admin(AdminChange::Cordon(CordonSet {
                     node: token(&name),
                     cordoned,
+                    drain: false,
+                    at_once: 0,
                 }));
             }
             Step::Finish(of, well) => {
@@ -591,10 +594,7 @@ impl Run {
         );
         let Some(rules) = &spec.rules else { return };
         for wanted in &rules.selector {
-            assert!(
-                crate::domain::fleet::meets(&capacity, wanted),
-                "{no} on {node}"
-            );
+            assert!(wanted.is_met_by(&capacity), "{no} on {node}");
         }
         let domain = |node: &Token, label: &Option<Token>| match label {
             None => Some(node.clone()),

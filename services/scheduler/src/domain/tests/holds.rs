@@ -254,6 +254,7 @@ fn a_nominee_is_judged_by_its_node_as_it_came_back() {
         taints: vec![vocab::Taint {
             key: token("maintenance"),
             value: None,
+            effect: vocab::TaintEffect::NoSchedule,
         }],
         ..of_zone("a")
     };

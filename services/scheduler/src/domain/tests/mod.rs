@@ -369,6 +369,8 @@ impl World {
             self.admin(AdminChange::Cordon(CordonSet {
                 node,
                 cordoned: true,
+                drain: false,
+                at_once: 0,
             }));
         }
     }

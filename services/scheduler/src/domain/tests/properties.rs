@@ -300,6 +300,8 @@ impl Run {
             Step::Cordon(node, cordoned) => w.admin(AdminChange::Cordon(CordonSet {
                 node: token(&name(node)),
                 cordoned: *cordoned,
+                drain: false,
+                at_once: 0,
             })),
             Step::Submit { queue, spec, value } => {
                 let asked = restart(classed(a_spec(*spec), *spec, *value), spec ^ value);

@@ -266,6 +266,8 @@ fn a_cordon_and_a_gang_are_seen_together() {
     let cordon = Change::Admin(AdminChange::Cordon(CordonSet {
         node: token("n1"),
         cordoned: true,
+        drain: false,
+        at_once: 0,
     }));
     let [one, other] = gang;
     let expected = [

@@ -133,6 +133,7 @@ impl Checker {
             | Verb::SetPriorityClass(_)
             | Verb::SetScheduling(_)
             | Verb::SetCordon(_)
+            | Verb::SetTaints(_)
             | Verb::SetReservation(_)
             | Verb::ClosePeriod(_) => self.version_obstacle(verb),
             Verb::SetNode(asked) => {

@@ -56,7 +56,20 @@ pub fn same(verb: &Verb, kind: &Kind) -> Option<(bool, u64)> {
         }
         (Verb::SetCordon(asked), Kind::CordonSet(e)) => {
             let change = e.change.clone().unwrap_or_default();
-            let same = (&change.node, change.cordoned) == (&asked.node, asked.cordoned);
+            let same = change
+                == v1::cordon_set::Change {
+                    node: asked.node.clone(),
+                    cordoned: asked.cordoned,
+                    drain: asked.drain,
+                    at_once: asked.at_once,
+                };
+            (same, e.version)
+        }
+        (Verb::SetTaints(asked), Kind::TaintsSet(e)) => {
+            let change = e.change.clone().unwrap_or_default();
+            let same = change.node == asked.node
+                && change.taints.len() == asked.taints.len()
+                && asked.taints.iter().all(|it| change.taints.contains(it));
             (same, e.version)
         }
         (Verb::SetNode(asked), Kind::NodeSet(e)) => {

@@ -1,0 +1,254 @@
+//! Cordon and drain: nodes that take nothing new, and nodes that are cleared.
+
+use super::{Expected, told};
+use crate::{Failure, amount, stack, submit::requirement};
+use chassis::stack::Stack;
+use clap::Args;
+use client::{Client, Operation};
+use schemas::v1;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+use tokio::time::Instant;
+use vocab::{Operator, Requirement, Token};
+
+/// Nodes by their names or by their labels, such as those of a cluster.
+#[derive(Args)]
+pub struct Chosen {
+    #[arg(required_unless_present = "selector")]
+    nodes: Vec<String>,
+    /// All nodes that are known now whose labels are like this: KEY=V1,V2 KEY!=V1,V2 KEY !KEY; may be repeated, and all must hold.
+    #[arg(long = "node-label", value_name = "SELECTOR", value_parser = requirement, conflicts_with = "nodes")]
+    selector: Vec<v1::Requirement>,
+}
+
+/// What runs on the nodes stays; nothing new comes.
+#[derive(Args)]
+pub struct Cordon {
+    #[command(flatten)]
+    chosen: Chosen,
+    #[command(flatten)]
+    expected: Expected,
+}
+
+/// New allocations come again, and nothing is told to go any more.
+#[derive(Args)]
+pub struct Uncordon {
+    #[command(flatten)]
+    chosen: Chosen,
+    #[command(flatten)]
+    expected: Expected,
+}
+
+/// Of one node, as a question.
+#[derive(Args)]
+pub struct OneNode {
+    node: String,
+    #[command(flatten)]
+    expected: Expected,
+}
+
+/// Nothing new comes to the nodes, and what runs there is told to stop, with the grace of its priority class, and placed elsewhere.
+/// They stay cordoned until `uncordon`.
+#[derive(Args)]
+pub struct Drain {
+    #[command(flatten)]
+    chosen: Chosen,
+    /// So many allocations of a node are on their way out at once, at the most; 0: all.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    at_once: u32,
+    /// So many nodes are drained at once, at the most; the next one has its turn when one is empty. Waits for all of them.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    max_unavailable: Option<u32>,
+    /// Wait until the nodes are empty, and say how many allocations are still there.
+    #[arg(long)]
+    watch: bool,
+    /// Give up waiting after so long: 90s, 10m. What was begun goes on.
+    #[arg(long, value_name = "TIME", value_parser = amount::duration_ms)]
+    timeout: Option<i64>,
+}
+
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(500);
+/// What was placed before the scheduler read of the drain may come a moment after it: a node is empty that was so often.
+const EMPTY_LOOKS: u32 = 2;
+
+impl Chosen {
+    async fn names(self, stack: &Stack) -> Result<Vec<String>, Failure> {
+        if self.selector.is_empty() {
+            return Ok(self.nodes);
+        }
+        let selector = self.selector.iter().map(wanted);
+        let selector = selector.collect::<Result<Vec<_>, _>>()?;
+        let pool = stack::warm_state(stack, "node_heartbeat").await?;
+        let nodes = node_heartbeat::store::nodes(&pool).await?;
+        let nodes = nodes
+            .into_iter()
+            .filter(|row| selector.iter().all(|it| it.is_met_by(&row.capacity)));
+        let names: Vec<_> = nodes.map(|row| row.node.to_string()).collect();
+        match names.is_empty() {
+            true => Err("no node has such labels".into()),
+            false => Ok(names),
+        }
+    }
+}
+
+fn wanted(written: &v1::Requirement) -> Result<Requirement, Failure> {
+    let name = |text: &str| Token::new(text).map_err(|_| format!("{text}: not a name"));
+    Ok(Requirement {
+        label: name(&written.label)?,
+        operator: match written.operator() {
+            v1::Operator::In => Operator::In,
+            v1::Operator::NotIn => Operator::NotIn,
+            v1::Operator::Exists => Operator::Exists,
+            v1::Operator::Missing | v1::Operator::Unspecified => Operator::Missing,
+        },
+        values: written
+            .values
+            .iter()
+            .map(|value| name(value))
+            .collect::<Result<_, _>>()?,
+    })
+}
+
+impl OneNode {
+    pub fn request(self, cordoned: bool) -> v1::SetCordon {
+        v1::SetCordon {
+            node: self.node,
+            cordoned,
+            expected_version: self.expected.expected_version,
+            ..v1::SetCordon::default()
+        }
+    }
+}
+
+impl Cordon {
+    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        set_all("cordon", true, self.chosen, self.expected, stack).await
+    }
+}
+
+impl Uncordon {
+    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        set_all("uncordon", false, self.chosen, self.expected, stack).await
+    }
+}
+
+async fn set_all(
+    verb: &str,
+    cordoned: bool,
+    chosen: Chosen,
+    expected: Expected,
+    stack: &Stack,
+) -> Result<(), Failure> {
+    let nodes = chosen.names(stack).await?;
+    if nodes.len() > 1 && expected.expected_version.is_some() {
+        return Err("a version is expected of one node".into());
+    }
+    let operator = stack::operator(stack).await?;
+    for node in nodes {
+        let change = v1::SetCordon {
+            node,
+            cordoned,
+            expected_version: expected.expected_version,
+            ..v1::SetCordon::default()
+        };
+        set(verb, change, &operator).await?;
+    }
+    Ok(())
+}
+
+async fn set(verb: &str, change: v1::SetCordon, operator: &Client) -> Result<u64, Failure> {
+    let title = format!("{verb} {}", change.node);
+    let applied = operator.set_cordon(change, Operation::fresh_id()).await?;
+    let version = applied.version;
+    told(&title, applied);
+    Ok(version)
+}
+
+/// A node that is being cleared.
+struct Draining {
+    node: String,
+    version: u64,
+    /// What was last said of it.
+    said: Option<(u64, u64)>,
+    empty_looks: u32,
+}
+
+impl Drain {
+    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let waits = self.watch || self.max_unavailable.is_some();
+        let most = self
+            .max_unavailable
+            .map_or(usize::MAX, |most| most as usize);
+        let mut next: VecDeque<_> = self.chosen.names(stack).await?.into();
+        let mut draining: Vec<Draining> = Vec::new();
+        let operator = stack::operator(stack).await?;
+        let pool = stack::warm_state(stack, "scheduler").await?;
+        loop {
+            while draining.len() < most
+                && let Some(node) = next.pop_front()
+            {
+                let change = v1::SetCordon {
+                    node: node.clone(),
+                    cordoned: true,
+                    drain: true,
+                    at_once: self.at_once,
+                    expected_version: None,
+                };
+                let version = set("drain", change, &operator).await?;
+                draining.push(Draining {
+                    node,
+                    version,
+                    said: None,
+                    empty_looks: 0,
+                });
+            }
+            if !waits {
+                return Ok(());
+            }
+            let nodes = scheduler::store::nodes(&pool).await?;
+            draining.retain_mut(|it| !it.is_empty(&nodes));
+            if draining.is_empty() && next.is_empty() {
+                return Ok(());
+            }
+            let waited = begun.elapsed().as_millis();
+            if self
+                .timeout
+                .is_some_and(|most| waited >= most.unsigned_abs().into())
+            {
+                let left: Vec<_> = draining.into_iter().map(|it| it.node).chain(next).collect();
+                return Err(format!("not empty in time: {}", left.join(", ")).into());
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+impl Draining {
+    fn is_empty(&mut self, nodes: &BTreeMap<String, scheduler::store::NodeUse>) -> bool {
+        let Some(found) = nodes.get(&self.node) else {
+            return false;
+        };
+        if found.cordon_version < self.version {
+            return false;
+        }
+        let there = (found.allocations, found.stopping);
+        if there.0 > 0 {
+            self.empty_looks = 0;
+            if self.said != Some(there) {
+                println!("{}: {} there, {} stopping", self.node, there.0, there.1);
+                self.said = Some(there);
+            }
+            return false;
+        }
+        self.empty_looks += 1;
+        let empty = self.empty_looks >= EMPTY_LOOKS;
+        if empty {
+            println!("{}: empty", self.node);
+        }
+        empty
+    }
+}

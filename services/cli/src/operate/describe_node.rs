@@ -1,0 +1,202 @@
+//! One node: what it has, what is said of it, and what is on it.
+
+use super::taint::written;
+use crate::{Failure, amount, explain::object, stack};
+use chassis::stack::Stack;
+use clap::{Args, ValueEnum};
+use comfy_table::{Table, presets};
+use node_heartbeat::project::NodeRow;
+use scheduler::store::{NodeUse, OnNode};
+use sqlx::types::JsonValue;
+use vocab::{ResourceKind, Taint};
+
+#[derive(Args)]
+pub struct DescribeNode {
+    node: String,
+    #[arg(long, short, value_enum, default_value_t = Output::Table)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Table,
+    Json,
+}
+
+impl DescribeNode {
+    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        let pool = stack::warm_state(stack, "node_heartbeat").await?;
+        let nodes = node_heartbeat::store::nodes(&pool).await?;
+        let node = nodes.into_iter().find(|row| row.node.as_str() == self.node);
+        let node = node.ok_or_else(|| format!("no node {}", self.node))?;
+        let pool = stack::warm_state(stack, "scheduler").await?;
+        let used = scheduler::store::nodes(&pool).await?.remove(&self.node);
+        let on_node = scheduler::store::on_node(&pool, &self.node).await?;
+        let used = used.unwrap_or_default();
+        match self.output {
+            Output::Table => print(&node, &used, &on_node),
+            Output::Json => println!("{:#}", as_json(&node, &used, &on_node)),
+        }
+        Ok(())
+    }
+}
+
+/// Whether it takes anything new, in a word.
+pub fn standing(used: &NodeUse) -> &'static str {
+    match (used.drained, used.cordoned) {
+        (true, _) if used.allocations > 0 => "draining",
+        (true, _) => "drained",
+        (false, true) => "cordoned",
+        (false, false) => "",
+    }
+}
+
+fn amounts(node: &NodeRow, used: &NodeUse) -> [(ResourceKind, u64, u64); 3] {
+    let has = &node.capacity;
+    let used = [used.cpu_milli, used.memory_bytes, used.gpu_milli];
+    let kinds = ResourceKind::ALL.into_iter().zip(used);
+    let mut rows = kinds.map(|(kind, used)| (kind, has.amount(kind), used));
+    std::array::from_fn(|_| rows.next().expect("there are three kinds"))
+}
+
+fn print(node: &NodeRow, used: &NodeUse, on_node: &[OnNode]) {
+    let has = &node.capacity;
+    let joined = |texts: Vec<String>| match texts.is_empty() {
+        true => "-".to_owned(),
+        false => texts.join(" "),
+    };
+    let state = [node.state.name(), standing(used)].join(" ");
+    println!("node         {}", node.node);
+    println!("state        {}", state.trim_end());
+    println!("since        {}", amount::moment(node.since));
+    println!("registered   {}", amount::moment(node.registered_at));
+    let model = has.gpu_model.as_ref().map_or("-", |model| model.as_str());
+    println!("gpu model    {model}");
+    let labels = has
+        .labels
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"));
+    println!("labels       {}", joined(labels.collect()));
+    println!(
+        "own taints   {}",
+        joined(has.taints.iter().map(written).collect())
+    );
+    println!(
+        "taints       {}",
+        joined(used.taints.iter().map(written).collect())
+    );
+    let most = match has.max_runs {
+        0 => "no bound".to_owned(),
+        most => format!("at most {most}"),
+    };
+    println!(
+        "allocations  {} ({most}), {} stopping",
+        used.allocations, used.stopping
+    );
+    println!();
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header(["resource", "has", "requested", "free"]);
+    for (kind, has, used) in amounts(node, used) {
+        let human = |amount| amount::human(kind, amount);
+        table.add_row([
+            kind.name().to_owned(),
+            human(has),
+            human(used),
+            human(has.saturating_sub(used)),
+        ]);
+    }
+    for (name, amount) in &has.extended {
+        table.add_row([
+            name.to_string(),
+            amount.to_string(),
+            String::new(),
+            String::new(),
+        ]);
+    }
+    println!("{}", table.trim_fmt());
+    if on_node.is_empty() {
+        return;
+    }
+    println!();
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING);
+    table.set_header([
+        "allocation",
+        "tenant",
+        "job set",
+        "state",
+        "priority",
+        "cpu",
+        "memory",
+        "gpu",
+        "placed",
+    ]);
+    for one in on_node {
+        table.add_row([
+            one.id.to_string(),
+            one.tenant.clone(),
+            one.job_set.clone(),
+            one.state.clone(),
+            one.priority.to_string(),
+            amount::human(ResourceKind::Cpu, one.cpu_milli),
+            amount::human(ResourceKind::Memory, one.memory_bytes),
+            amount::human(ResourceKind::Gpu, one.gpu_milli),
+            amount::moment(one.placed),
+        ]);
+    }
+    println!("{}", table.trim_fmt());
+}
+
+fn as_json(node: &NodeRow, used: &NodeUse, on_node: &[OnNode]) -> JsonValue {
+    let has = &node.capacity;
+    let taints = |taints: &[Taint]| -> JsonValue { taints.iter().map(written).collect() };
+    let labels = has.labels.iter();
+    let labels = labels.map(|(name, value)| (name.to_string(), value.as_str().into()));
+    let labels: serde_json::Map<String, JsonValue> = labels.collect();
+    let extended = has.extended.iter();
+    let extended = extended.map(|(name, amount)| (name.to_string(), (*amount).into()));
+    let extended: serde_json::Map<String, JsonValue> = extended.collect();
+    let of_capacity = amounts(node, used).map(|(kind, has, used)| {
+        let amounts = object([("has", has.into()), ("requested", used.into())]);
+        (kind.name().to_owned(), amounts)
+    });
+    let resources: serde_json::Map<String, JsonValue> = of_capacity.into_iter().collect();
+    let allocations: JsonValue = on_node
+        .iter()
+        .map(|one| {
+            object([
+                ("allocation_id", one.id.to_string().into()),
+                ("tenant", one.tenant.clone().into()),
+                ("job_set", one.job_set.clone().into()),
+                ("state", one.state.clone().into()),
+                ("priority", one.priority.into()),
+                ("cpu_milli", one.cpu_milli.into()),
+                ("memory_bytes", one.memory_bytes.into()),
+                ("gpu_milli", one.gpu_milli.into()),
+                ("placed_ms", one.placed.0.into()),
+            ])
+        })
+        .collect();
+    object([
+        ("node", node.node.as_str().into()),
+        ("state", node.state.name().into()),
+        ("since_ms", node.since.0.into()),
+        ("registered_ms", node.registered_at.0.into()),
+        ("cordoned", used.cordoned.into()),
+        ("drained", used.drained.into()),
+        ("at_once", used.at_once.into()),
+        (
+            "gpu_model",
+            has.gpu_model.as_ref().map(|model| model.as_str()).into(),
+        ),
+        ("max_runs", has.max_runs.into()),
+        ("labels", labels.into()),
+        ("own_taints", taints(&has.taints)),
+        ("taints", taints(&used.taints)),
+        ("resources", resources.into()),
+        ("extended", extended.into()),
+        ("stopping", used.stopping.into()),
+        ("allocations", allocations),
+    ])
+}

@@ -1,0 +1,200 @@
+//! The taints that an operator gives to a node.
+
+use super::{Expected, told};
+use crate::{Failure, stack};
+use chassis::stack::Stack;
+use clap::Args;
+use client::Operation;
+use schemas::v1;
+use vocab::{Taint as Given, TaintEffect};
+
+/// Give taints to a node, or take them from it; without any, show them. Taints that a node says of itself stay.
+#[derive(Args)]
+pub struct Taint {
+    node: String,
+    /// KEY[=VALUE]:EFFECT gives it one, KEY[:EFFECT]- takes it away. NoSchedule: nobody comes who does not tolerate it;
+    /// PreferNoSchedule: only where there is no other room; NoExecute: and what runs there goes.
+    #[arg(value_name = "TAINT", value_parser = change)]
+    changes: Vec<Change>,
+    #[command(flatten)]
+    expected: Expected,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Change {
+    Give {
+        key: String,
+        value: String,
+        effect: TaintEffect,
+    },
+    /// None: whatever its effect.
+    Take {
+        key: String,
+        effect: Option<TaintEffect>,
+    },
+}
+
+fn change(text: &str) -> Result<Change, String> {
+    let wrong = || {
+        let effects = TaintEffect::ALL.map(TaintEffect::name).join(", ");
+        format!(
+            "{text}: write KEY[=VALUE]:EFFECT or KEY[:EFFECT]-, the effect being one of {effects}"
+        )
+    };
+    let effect = |text: &str| {
+        let found = TaintEffect::ALL.into_iter().find(|it| it.name() == text);
+        found.ok_or_else(wrong)
+    };
+    let found = match text.strip_suffix('-') {
+        Some(rest) => match rest.split_once(':') {
+            Some((key, name)) => Change::Take {
+                key: key.to_owned(),
+                effect: Some(effect(name)?),
+            },
+            None => Change::Take {
+                key: rest.to_owned(),
+                effect: None,
+            },
+        },
+        None => {
+            let (taint, name) = text.split_once(':').ok_or_else(wrong)?;
+            let (key, value) = taint.split_once('=').unwrap_or((taint, ""));
+            Change::Give {
+                key: key.to_owned(),
+                value: value.to_owned(),
+                effect: effect(name)?,
+            }
+        }
+    };
+    match &found {
+        Change::Give { key, .. } | Change::Take { key, .. } if key.is_empty() => Err(wrong()),
+        _ => Ok(found),
+    }
+}
+
+impl Change {
+    fn apply(&self, taints: &mut Vec<v1::Taint>) {
+        match self {
+            Self::Give { key, value, effect } => {
+                let effect = *effect as i32;
+                taints.retain(|it| it.key != *key || it.effect != effect);
+                taints.push(v1::Taint {
+                    key: key.clone(),
+                    value: value.clone(),
+                    effect,
+                });
+            }
+            Self::Take { key, effect } => taints.retain(|it| {
+                it.key != *key || effect.is_some_and(|effect| effect as i32 != it.effect)
+            }),
+        }
+    }
+}
+
+/// As it is written: `maintenance=now:NoExecute`.
+pub fn written(taint: &Given) -> String {
+    let value = taint.value.as_ref().map(|value| format!("={value}"));
+    let value = value.unwrap_or_default();
+    format!("{}{value}:{}", taint.key, taint.effect.name())
+}
+
+impl Taint {
+    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        let pool = stack::warm_state(stack, "scheduler").await?;
+        let known = scheduler::store::nodes(&pool).await?;
+        let known = known.get(&self.node).cloned().unwrap_or_default();
+        if self.changes.is_empty() {
+            for taint in &known.taints {
+                println!("{}", written(taint));
+            }
+            return Ok(());
+        }
+        let of = |taint: &Given| v1::Taint {
+            key: taint.key.to_string(),
+            value: taint
+                .value
+                .as_ref()
+                .map_or(String::new(), ToString::to_string),
+            effect: taint.effect as i32,
+        };
+        let mut taints = known.taints.iter().map(of).collect();
+        for change in &self.changes {
+            change.apply(&mut taints);
+        }
+        let title = format!("taint {}", self.node);
+        let change = v1::SetTaints {
+            node: self.node,
+            taints,
+            // What was read is what is changed.
+            expected_version: Some(
+                self.expected
+                    .expected_version
+                    .unwrap_or(known.taints_version),
+            ),
+        };
+        let operator = stack::operator(stack).await?;
+        told(
+            &title,
+            operator.set_taints(change, Operation::fresh_id()).await?,
+        );
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn taints_are_written_as_elsewhere() {
+        let give = |text: &str, key: &str, value: &str, effect| {
+            let expected = Change::Give {
+                key: key.into(),
+                value: value.into(),
+                effect,
+            };
+            assert_eq!(change(text), Ok(expected));
+        };
+        give("k:NoSchedule", "k", "", TaintEffect::NoSchedule);
+        give("k=v:NoExecute", "k", "v", TaintEffect::NoExecute);
+        let take = |text: &str, effect| {
+            let key = "k".to_owned();
+            assert_eq!(change(text), Ok(Change::Take { key, effect }));
+        };
+        take("k-", None);
+        take("k:PreferNoSchedule-", Some(TaintEffect::PreferNoSchedule));
+        for bad in [
+            "",
+            "-",
+            ":NoExecute",
+            "k",
+            "k:noexecute",
+            "k:-",
+            "=v:NoExecute",
+        ] {
+            assert!(change(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_change_leaves_what_it_does_not_name() {
+        let mut taints = Vec::new();
+        for text in [
+            "a=1:NoSchedule",
+            "a=2:NoSchedule",
+            "a:NoExecute",
+            "b:NoExecute",
+        ] {
+            change(text).unwrap().apply(&mut taints);
+        }
+        let kept = |taints: &[v1::Taint]| -> Vec<String> {
+            let text = |it: &v1::Taint| format!("{}={}:{}", it.key, it.value, it.effect);
+            taints.iter().map(text).collect()
+        };
+        assert_eq!(kept(&taints), ["a=2:0", "a=:2", "b=:2"]);
+        change("a:NoExecute-").unwrap().apply(&mut taints);
+        assert_eq!(kept(&taints), ["a=2:0", "b=:2"]);
+        change("a-").unwrap().apply(&mut taints);
+        assert_eq!(kept(&taints), ["b=:2"]);
+    }
+}
