@@ -462,6 +462,44 @@ class Agent(unittest.TestCase):
         gate.touch()
         self.wait(lambda: states() == ["ended"] * 5, "the others came after them")
 
+    def test_a_node_is_drained_and_runs_out_what_does_not_tolerate_its_taint(self):
+        self.agent()
+        self.wait(lambda: self.node_is("ready"), "the node has joined")
+        waits = ("--", "sh", "-c", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.05; done")
+        allocations = [self.submit(*waits) for _ in range(2)]
+
+        def places():
+            found = (json.loads(self.apportion("describe", "--tenant", "team-a", one, "-o", "json")) for one in allocations)
+            return [(one["state"], one["node"]) for one in found]
+
+        self.wait(lambda: places() == [("started", NODE)] * 2, "they run")
+        other = "machine-2"
+        self.agent(node=other)
+        self.wait(lambda: self.node_is("ready", other), "the other node has joined")
+        drained = self.apportion("drain", NODE, "--at-once", "1", "--watch", "--timeout", "60s")
+        self.assertIn(f"{NODE}: empty", drained)
+        self.assertNotIn("2 stopping", drained)
+        self.wait(lambda: places() == [("started", other)] * 2, "they run elsewhere")
+        self.assertIn("its node is drained", self.apportion("explain", "--tenant", "team-a", allocations[0]))
+        described = json.loads(self.apportion("node", "describe", NODE, "-o", "json"))
+        self.assertEqual((described["drained"], described["allocations"], described["max_runs"]), (True, [], 512))
+        self.assertIn("drained", next(line for line in self.apportion("nodes").splitlines() if line.startswith(NODE)))
+
+        self.apportion("uncordon", NODE)
+        self.apportion("taint", other, "maintenance=now:NoExecute")
+        self.wait(lambda: places() == [("started", NODE)] * 2, "they are back")
+        self.assertIn("a taint that it does not tolerate", self.apportion("explain", "--tenant", "team-a", allocations[0]))
+        self.assertEqual(self.apportion("taint", other), "maintenance=now:NoExecute\n")
+        stale = self.ask("taint", other, "maintenance-", "--expected-version", "7")
+        self.assertEqual(stale.returncode, 1)
+        self.apportion("taint", other, "maintenance-")
+        self.assertEqual(self.apportion("taint", other), "")
+        late = self.ask("drain", NODE, "--watch", "--timeout", "0ms")
+        self.assertEqual(late.returncode, 1)
+        self.assertIn("not empty in time", late.stderr)
+        for allocation in allocations:
+            self.cancel(allocation)
+
     def test_the_example_runs_commands(self):
         descriptors, node = self.directory / "apportion.binpb", "example-1"
         self.apportion("schema", "descriptors", "--out", str(descriptors))

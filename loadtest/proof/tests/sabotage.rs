@@ -81,6 +81,11 @@ fn a_lease_that_is_promised_by_who_may_not_lead() {
 }
 
 #[test]
+fn a_run_that_outlives_its_lease() {
+    check(Bug::LeaseOutlived, &[Invariant::Exclusive]);
+}
+
+#[test]
 fn a_node_that_is_forgotten_at_once() {
     // Its lease is cut short, or what it runs begins elsewhere.
     check(

@@ -48,7 +48,7 @@ CREATE TABLE other_operations (
     CONSTRAINT other_operations_pkey PRIMARY KEY (event_no),
     CONSTRAINT other_operations_event_no_check CHECK (event_no > 0),
     CONSTRAINT other_operations_digest_check CHECK (octet_length(digest) = 16),
-    CONSTRAINT other_operations_verb_check CHECK (verb IN ('submit', 'cancel', 'cancel_job_set', 'set_priority', 'create_resource', 'acquire', 'confirm', 'release', 'revoke', 'reclaim', 'set_tenant', 'set_quota', 'set_rate', 'set_queue', 'set_priority_class', 'set_scheduling', 'set_cordon', 'set_reservation', 'set_budget', 'set_node')),
+    CONSTRAINT other_operations_verb_check CHECK (verb IN ('submit', 'cancel', 'cancel_job_set', 'set_priority', 'create_resource', 'acquire', 'confirm', 'release', 'revoke', 'reclaim', 'set_tenant', 'set_quota', 'set_rate', 'set_queue', 'set_priority_class', 'set_scheduling', 'set_cordon', 'set_reservation', 'set_budget', 'set_node', 'close_period', 'set_taints')),
     CONSTRAINT other_operations_state_check CHECK (state IN ('pending', 'cancelled', 'applied', 'refused', 'job_set_cancelled', 'priority_set', 'created', 'granted', 'confirmed', 'released', 'revoked', 'reclaimed')),
     CONSTRAINT other_operations_version_check CHECK (version > 0),
     CONSTRAINT other_operations_rule_limit_check CHECK (rule_limit >= 0),

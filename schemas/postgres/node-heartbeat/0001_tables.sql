@@ -28,6 +28,7 @@ CREATE TABLE nodes (
     taints jsonb NOT NULL DEFAULT '[]',
     extended jsonb NOT NULL DEFAULT '{}',
     topology jsonb,
+    max_runs integer NOT NULL DEFAULT 0,
     boot numeric(20) NOT NULL,
     CONSTRAINT nodes_pkey PRIMARY KEY (node),
     CONSTRAINT nodes_node_check CHECK (node ~ '^[A-Za-z0-9_-]{1,64}$'),
@@ -40,6 +41,7 @@ CREATE TABLE nodes (
     CONSTRAINT nodes_taints_check CHECK (jsonb_typeof(taints) = 'array'),
     CONSTRAINT nodes_extended_check CHECK (jsonb_typeof(extended) = 'object'),
     CONSTRAINT nodes_topology_check CHECK (jsonb_typeof(topology) = 'object'),
+    CONSTRAINT nodes_max_runs_check CHECK (max_runs >= 0),
     CONSTRAINT nodes_boot_check CHECK (boot >= 0),
     CONSTRAINT nodes_check CHECK (gpu_model IS NULL OR gpus > 0)
 );
@@ -49,9 +51,10 @@ COMMENT ON COLUMN nodes.registered_at IS 'When this capacity was registered.';
 COMMENT ON COLUMN nodes.since IS 'In this state since then.';
 COMMENT ON COLUMN nodes.last_seen IS 'The last sign of life that stands on the ledger: of a ready node the one that made it ready, of a lost or suspected one the last before that. Heartbeats in between are not on the ledger.';
 COMMENT ON COLUMN nodes.labels IS 'By name: {"zone": "z1"}.';
-COMMENT ON COLUMN nodes.taints IS '[{"key": "maintenance", "value": null}]';
+COMMENT ON COLUMN nodes.taints IS 'Its own: [{"key": "maintenance", "value": null, "effect": "NoSchedule"}]';
 COMMENT ON COLUMN nodes.extended IS 'Amounts by name: {"fpga": 2}.';
 COMMENT ON COLUMN nodes.topology IS 'Its NUMA zones and device links, as registered; NULL when not known.';
+COMMENT ON COLUMN nodes.max_runs IS 'Allocations that it holds at once, at the most; 0: as many as there is room for.';
 COMMENT ON COLUMN nodes.boot IS 'The life of the node''s agent, by the agent''s own count; any unsigned 64-bit number.';
 CREATE INDEX nodes_lost ON nodes (since) WHERE state = 'lost';
 CREATE INDEX nodes_by_model ON nodes (gpu_model) WHERE gpu_model IS NOT NULL;

@@ -278,14 +278,20 @@ CREATE TABLE cordons (
     CONSTRAINT cordons_version_check CHECK (version > 0)
 );
 COMMENT ON TABLE cordons IS 'Nodes that get nothing new, and those that are drained.';
+COMMENT ON COLUMN cordons.drain IS 'What runs there is told to stop, and placed elsewhere.';
+COMMENT ON COLUMN cordons.at_once IS 'So many of its allocations are on their way out at once, at the most; 0: all.';
 
 CREATE TABLE node_taints (
     node text NOT NULL,
     taints jsonb NOT NULL,
     version bigint NOT NULL,
     changed_at timestamptz NOT NULL,
-    CONSTRAINT node_taints_pkey PRIMARY KEY (node)
+    CONSTRAINT node_taints_pkey PRIMARY KEY (node),
+    CONSTRAINT node_taints_taints_check CHECK (jsonb_typeof(taints) = 'array'),
+    CONSTRAINT node_taints_version_check CHECK (version > 0)
 );
+COMMENT ON TABLE node_taints IS 'The taints that an operator has given to nodes, beside their own.';
+COMMENT ON COLUMN node_taints.taints IS '[{"key": "maintenance", "value": null, "effect": "NoExecute"}]';
 
 CREATE TABLE tenant_weights (
     tenant text NOT NULL,

@@ -45,6 +45,8 @@ impl NodeCapacity {
 
     pub const LABELS_MAX: usize = 64;
     pub const TAINTS_MAX: usize = 16;
+    /// The label that says which machine it is: two nodes that are there cannot have the same.
+    pub const HOSTNAME: &str = "hostname";
 
     /// Whether all that it says was known before there were feature levels.
     pub fn is_of_first_level(&self) -> bool {

@@ -180,6 +180,8 @@ rules! {
     WorkInvalid = 73, "work_invalid", false;
     /// The node's agent does not answer, or keeps no log of this run.
     LogUnavailable = 74, "log_unavailable", true;
+    /// Another node that is there, which `subject` names, has the same label `hostname`.
+    HostnameTaken = 75, "hostname_taken", true;
 }
 
 impl fmt::Display for Refusal {

@@ -69,40 +69,6 @@ pub enum Bug {
     SuspectIgnored,
 }
 
-impl Bug {
-    pub const ALL: [Self; 29] = [
-        Self::NoFence,
-        Self::WatermarkOffByOne,
-        Self::DuplicateNotRecognised,
-        Self::ExpiryEarly,
-        Self::DoubleRelease,
-        Self::OverAtHigherLevel,
-        Self::BorrowedBeyondPool,
-        Self::BurstForever,
-        Self::LeaseEarly,
-        Self::StaleFencingTokenAccepted,
-        Self::ClockStepAdopted,
-        Self::PreemptOverQueueLimit,
-        Self::NomineeIgnoresFilters,
-        Self::PlacedAndPreempted,
-        Self::FinishedRunsAgain,
-        Self::WakeUpLost,
-        Self::EndlessPreemption,
-        Self::ExceptedModelUsed,
-        Self::ModelQuotaKept,
-        Self::ImpossibleDemandCounts,
-        Self::LostEndIgnored,
-        Self::DigestIgnored,
-        Self::FeedFencedBySequence,
-        Self::AheadForgotten,
-        Self::OwnRoomShared,
-        Self::DamagedSnapshotTaken,
-        Self::ForeignSkipped,
-        Self::LevelIgnored,
-        Self::SuspectIgnored,
-    ];
-}
-
 #[cfg(feature = "sabotage")]
 thread_local! {
     static ARMED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };

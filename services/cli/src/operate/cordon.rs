@@ -10,7 +10,6 @@ use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
 };
-use tokio::time::Instant;
 use vocab::{Operator, Requirement, Token};
 
 /// Nodes by their names or by their labels, such as those of a cluster.
@@ -178,7 +177,9 @@ struct Draining {
 
 impl Drain {
     pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let begun = Instant::now();
+        let give_up = self
+            .timeout
+            .map(|ms| stack.clock().now_ms().saturating_add(ms));
         let waits = self.watch || self.max_unavailable.is_some();
         let most = self
             .max_unavailable
@@ -214,11 +215,7 @@ impl Drain {
             if draining.is_empty() && next.is_empty() {
                 return Ok(());
             }
-            let waited = begun.elapsed().as_millis();
-            if self
-                .timeout
-                .is_some_and(|most| waited >= most.unsigned_abs().into())
-            {
+            if give_up.is_some_and(|moment| stack.clock().now_ms() >= moment) {
                 let left: Vec<_> = draining.into_iter().map(|it| it.node).chain(next).collect();
                 return Err(format!("not empty in time: {}", left.join(", ")).into());
             }

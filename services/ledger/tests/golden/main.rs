@@ -115,7 +115,7 @@ fn an_event_without_a_kind_or_with_an_unknown_value_is_refused() {
         queue: "q".into(),
         reason: 4,
         counts: vec![v1::FilterCount {
-            filter: 17,
+            filter: 99,
             nodes: 1,
         }],
         ..Default::default()

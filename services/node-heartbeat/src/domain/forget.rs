@@ -81,6 +81,7 @@ impl Nodes {
         match self.nodes.remove(node) {
             Some(known) if !known.ready => {
                 self.forgotten.due.remove(node);
+                self.leases.forget(node);
                 let gone = &mut self.forgotten.gone;
                 gone.retain(|_, (_, since)| since.plus(TOLD_MS) > at.now);
                 gone.insert(node.clone(), (known.boot, at.now));

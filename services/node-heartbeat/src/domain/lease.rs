@@ -128,6 +128,11 @@ impl Leases {
         }
     }
 
+    /// Nothing is known of the node any more.
+    pub fn forget(&mut self, node: &Token) {
+        self.flaps.remove(node);
+    }
+
     /// Whether one more node may be lost now. If not, it is looked at again a little later.
     fn may_lose(&mut self, node: &Token, silent: bool, config: &Config, now: Millis) -> bool {
         if !silent {

@@ -2,6 +2,7 @@
 //! per subject.
 
 mod forget;
+mod hosts;
 mod join;
 mod lease;
 mod register;
@@ -40,6 +41,8 @@ pub struct Nodes {
     /// Hot state, not recorded: heartbeats are many and lossy. A new leader grants every ready node a full lease.
     #[serde(skip)]
     leases: Leases,
+    #[serde(skip)]
+    hosts: hosts::Hosts,
     #[serde(skip)]
     specs: EncodedSpecs,
     #[serde(skip)]

@@ -19,7 +19,10 @@ pub(super) fn decide(
     if !capacity.plausible() {
         return;
     }
-    if let Err(refusal) = state.may_register(&node, &capacity, config) {
+    let may_register = state
+        .may_register(&node, &capacity, config)
+        .and_then(|()| state.may_have_hostname(&node, &capacity));
+    if let Err(refusal) = may_register {
         let refused = Effect::RegistrationRefused {
             node,
             boot,
@@ -86,6 +89,7 @@ impl Nodes {
             runs: BTreeSet::new(),
         };
         self.nodes.insert(node.clone(), fresh);
+        self.has_hostname(node, &fact.capacity);
         self.leases.lacks(node);
         Ok(())
     }
@@ -128,6 +132,7 @@ impl Nodes {
                     }
                 }
                 self.leases.drop(node);
+                self.leaves_hostname(node);
                 Ok(())
             }
             _ => Err(IllegalEvent::new("not ready in this incarnation", event)),

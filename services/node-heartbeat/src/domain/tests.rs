@@ -244,6 +244,37 @@ fn report_of(of: u64, no: u64, state: RunState, at: i64) -> Option<Command> {
 }
 
 #[test]
+fn a_machine_is_one_node_at_a_time() {
+    let mut t = Table::new();
+    let register = |node: &str, boot, hostname: &str| {
+        let mut capacity = capacity();
+        capacity.labels = vec![(token("hostname"), token(hostname))];
+        Some(Command::Register {
+            node: token(node),
+            boot,
+            capacity: Box::new(capacity),
+        })
+    };
+    t.check(0, register("n", 1, "h"), &["n registered 1"]);
+    t.check(1, register("m", 1, "h"), &[]);
+    assert_eq!(t.effects(), ["m: hostname taken: n"]);
+    t.check(2, register("m", 1, "other"), &["m registered 1"]);
+    // Its own name is no clash, in a new life neither.
+    t.check(
+        3,
+        register("m", 2, "other"),
+        &["m lost, seen 3", "m registered 2"],
+    );
+    // A leader that has just folded the ledger knows the same.
+    t.state = postcard_round_trip(&t.state);
+    t.check(4, register("k", 1, "h"), &[]);
+    assert_eq!(t.effects(), ["k: hostname taken: n"]);
+    // Once the other is lost, the name is free.
+    t.check(30, None, &["m lost, seen 4", "n lost, seen 4"]);
+    t.check(31, register("k", 1, "h"), &["k registered 1"]);
+}
+
+#[test]
 fn a_lease_ends_late_but_never_early() {
     let mut t = Table::new();
     t.check(0, register(1), &["n registered 1"]);
