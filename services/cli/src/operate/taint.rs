@@ -1,11 +1,13 @@
 //! The taints that an operator gives to a node.
 
 use super::{Expected, told};
-use crate::{Failure, stack};
+use crate::{Failure, look, stack};
 use chassis::stack::Stack;
 use clap::Args;
-use client::Operation;
+use client::{Failed, Operation};
+use scheduler::store::NodeUse;
 use schemas::v1;
+use sqlx::PgPool;
 use vocab::{Taint as Given, TaintEffect};
 
 /// Give taints to a node, or take them from it; without any, show them. Taints that a node says of itself stay.
@@ -101,14 +103,43 @@ pub fn written(taint: &Given) -> String {
 impl Taint {
     pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
         let pool = stack::warm_state(stack, "scheduler").await?;
-        let known = scheduler::store::nodes(&pool).await?;
-        let known = known.get(&self.node).cloned().unwrap_or_default();
         if self.changes.is_empty() {
-            for taint in &known.taints {
+            for taint in &self.known(&pool).await?.taints {
                 println!("{}", written(taint));
             }
             return Ok(());
         }
+        let operator = stack::operator(stack).await?;
+        let mut stale = None;
+        // What was read may be a moment old: it is changed only if it is still so, and otherwise looked at again.
+        let applied = look::look_again::<_, Failure>(async || {
+            let known = self.known(&pool).await?;
+            let change = self.request(&known);
+            match operator.set_taints(change, Operation::fresh_id()).await {
+                Ok(applied) => Ok(Some(applied)),
+                Err(Failed::Refused(refused)) if self.is_stale(&refused) => {
+                    stale = Some(refused);
+                    Ok(None)
+                }
+                Err(other) => Err(other.into()),
+            }
+        })
+        .await?;
+        match (applied, stale) {
+            (Some(applied), _) => told(&format!("taint {}", self.node), applied),
+            (None, Some(refused)) => return Err(Failed::Refused(refused).into()),
+            (None, None) => {}
+        }
+        Ok(())
+    }
+
+    async fn known(&self, pool: &PgPool) -> Result<NodeUse, Failure> {
+        let mut known = scheduler::store::nodes(pool).await?;
+        Ok(known.remove(&self.node).unwrap_or_default())
+    }
+
+    /// The taints that are known, with the change.
+    fn request(&self, known: &NodeUse) -> v1::SetTaints {
         let of = |taint: &Given| v1::Taint {
             key: taint.key.to_string(),
             value: taint
@@ -121,23 +152,17 @@ impl Taint {
         for change in &self.changes {
             change.apply(&mut taints);
         }
-        let title = format!("taint {}", self.node);
-        let change = v1::SetTaints {
-            node: self.node,
+        let expected = self.expected.expected_version;
+        v1::SetTaints {
+            node: self.node.clone(),
             taints,
-            // What was read is what is changed.
-            expected_version: Some(
-                self.expected
-                    .expected_version
-                    .unwrap_or(known.taints_version),
-            ),
-        };
-        let operator = stack::operator(stack).await?;
-        told(
-            &title,
-            operator.set_taints(change, Operation::fresh_id()).await?,
-        );
-        Ok(())
+            expected_version: Some(expected.unwrap_or(known.taints_version)),
+        }
+    }
+
+    fn is_stale(&self, refused: &v1::Refused) -> bool {
+        let rule = refused.refusal.as_ref().map(v1::Refusal::rule);
+        self.expected.expected_version.is_none() && rule == Some(v1::Rule::VersionConflict)
     }
 }
 
