@@ -185,11 +185,16 @@ impl Reader {
     /// When there is one again. Meanwhile what comes is fetched, as long as the bus answers at all.
     async fn consume_again(&mut self) -> Result<(Ordered, Held), BusError> {
         loop {
+            let mut held = self.bus.at_inboxes().link.held();
             if let Ok(Ok(consumer)) = tokio::time::timeout(CONSUMING, self.consume()).await {
                 return Ok(consumer);
             }
             if !self.fetch_stalled().await? {
-                tokio::time::sleep(UNCONSUMED).await;
+                // What failed because the connection broke is tried at once on the next one.
+                select! {
+                    () = tokio::time::sleep(UNCONSUMED) => {}
+                    () = held.broken() => {}
+                }
             }
         }
     }

@@ -315,12 +315,11 @@ pub(super) fn proof_ms(config: &Config) -> i64 {
 /// or has begun to lead after the last proof of this one, and has granted a full one since. None: it is too long ago that this
 /// one has proved it, so that even clocks that run at different rates could make that too much.
 fn promised(config: &Config, draft: &Draft) -> Option<i64> {
+    if sabotage::armed(Bug::LeaseUnproved) {
+        return Some(config.lease_ms);
+    }
     let unsure_ms = draft.now.0 - draft.led?.0;
-    let sure = unsure_ms <= 2 * proof_ms(config) || sabotage::armed(Bug::LeaseUnproved);
-    sure.then(|| match sabotage::armed(Bug::LeaseUnproved) {
-        true => config.lease_ms,
-        false => config.lease_ms - unsure_ms,
-    })
+    (unsure_ms <= 2 * proof_ms(config)).then(|| config.lease_ms - unsure_ms)
 }
 
 /// Whether every ready node has a lease.
