@@ -76,11 +76,6 @@ fn a_duplicate_not_recognised() {
 }
 
 #[test]
-fn a_lease_that_is_promised_by_who_may_not_lead() {
-    check(Bug::LeaseUnproved, &[Invariant::Exclusive]);
-}
-
-#[test]
 fn a_run_that_outlives_its_lease() {
     check(Bug::LeaseOutlived, &[Invariant::Exclusive]);
 }

@@ -23,8 +23,6 @@ pub enum Bug {
     LeaseEarly,
     /// Takes the word of a holder whose authority is gone.
     StaleFencingTokenAccepted,
-    /// Promises agents a full lease without having proved for how long it has led.
-    LeaseUnproved,
     /// Lets runs go on when their node's lease is over.
     LeaseOutlived,
     /// Takes a node's work away as soon as the node is to be forgotten.

@@ -315,9 +315,6 @@ pub(super) fn proof_ms(config: &Config) -> i64 {
 /// or has begun to lead after the last proof of this one, and has granted a full one since. None: it is too long ago that this
 /// one has proved it, so that even clocks that run at different rates could make that too much.
 fn promised(config: &Config, draft: &Draft) -> Option<i64> {
-    if sabotage::armed(Bug::LeaseUnproved) {
-        return Some(config.lease_ms);
-    }
     let unsure_ms = draft.now.0 - draft.led?.0;
     (unsure_ms <= 2 * proof_ms(config)).then(|| config.lease_ms - unsure_ms)
 }

@@ -20,6 +20,9 @@ struct Table {
     state: Nodes,
     joining: Joining,
     level: Level,
+    lease_ms: i64,
+    /// How long ago it surely led; none: it has not proved it in this term.
+    led_ago: Option<i64>,
     /// The incarnation that each life of an agent was given.
     lives: BTreeMap<(Token, u64), u64>,
     next: u64,
@@ -74,6 +77,8 @@ impl Table {
             state: Nodes::default(),
             joining: Joining::Open,
             level: Level::KNOWN,
+            lease_ms: LEASE,
+            led_ago: Some(0),
             lives: BTreeMap::new(),
             next: 1,
             now: 0,
@@ -151,10 +156,11 @@ impl Table {
     fn beat(&mut self, now: i64, command: Option<Command>) -> Vec<String> {
         self.now = now;
         let config = Config {
-            lease_ms: LEASE,
+            lease_ms: self.lease_ms,
             joining: self.joining,
         };
         let mut draft = Draft::new(Millis(now), EventNo(self.next)).at_level(self.level);
+        draft.led = self.led_ago.map(|ago| Millis(now - ago));
         if let Some(command) = command {
             self.state.handle(command, &config, &mut draft);
         }
@@ -599,6 +605,26 @@ fn a_heartbeat_that_renews_is_answered() {
     t.check(15, None, &["n lost, seen 4"]);
     t.check(15, asks(1, 10), &[]);
     assert_eq!(t.effects(), ["n register again"]);
+}
+
+#[test]
+fn a_lease_is_promised_from_the_last_proof_on_and_without_a_recent_one_not_at_all() {
+    let mut t = Table::new();
+    t.lease_ms = 1600;
+    t.check(0, register(1), &["n registered 1"]);
+    let mut promised = |led_ago| {
+        t.led_ago = led_ago;
+        let mut beat = heartbeat(1, 0);
+        if let Some(Command::Heartbeat { request, .. }) = &mut beat {
+            *request = Some(8);
+        }
+        t.check(1000, beat, &[]);
+        t.effects()
+    };
+    assert_eq!(promised(Some(0)), ["8: 1 holds 1600 from 1000"]);
+    assert_eq!(promised(Some(200)), ["8: 1 holds 1400 from 1000"]);
+    assert!(promised(Some(201)).is_empty(), "too long ago");
+    assert!(promised(None).is_empty(), "not in this term");
 }
 
 #[test]

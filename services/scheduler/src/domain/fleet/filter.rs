@@ -7,14 +7,9 @@ use vocab::{Filter, GroupTerm, NodeCapacity, Taint, Token};
 
 /// What kind of node it must be: the first filter that keeps this kind off, whatever is free.
 pub fn keeps_off(capacity: &NodeCapacity, class: &Class) -> Option<Filter> {
-    if let Some(rules) = &class.rules {
-        if !rules
-            .selector
-            .iter()
-            .all(|wanted| wanted.is_met_by(capacity))
-        {
-            return Some(Filter::Selector);
-        }
+    let mut selector = class.rules.iter().flat_map(|rules| &rules.selector);
+    if !selector.all(|wanted| wanted.is_met_by(capacity)) {
+        return Some(Filter::Selector);
     }
     let mut forbids = capacity
         .taints
