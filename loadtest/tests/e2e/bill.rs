@@ -61,22 +61,27 @@ async fn a_tenant_reads_its_use_and_its_bill_and_nobody_elses() -> Outcome {
     .await;
     let over = chassis::Clock::real().now_ms();
     agent.report(&runs, RunPhase::FinishedOk, over).await;
-    let bill = eventually("the end in the bill", || async {
-        let bill = tenant.bill(0, 0).await.ok()?;
-        let through = suite.store().runs_behind(vocab::Lsn(0)).await.ok()?;
-        (through == 4).then_some(bill)
+    // The tables of one batch are written one after the other: the end of a run is there before its
+    // cost is, and the batch applies after both.
+    let store = suite.store();
+    eventually("the end and its cost", || async {
+        let ended = store.runs_behind(vocab::Lsn(0)).await.ok()?;
+        let applied = store.through().await.ok()?;
+        let unapplied = store.runs_behind(applied).await.ok()?;
+        ((ended, unapplied) == (4, 0)).then_some(())
     })
     .await;
+    let bill = tenant.bill(0, 0).await?;
     assert!(!bill.closed && bill.currency == "USD" && bill.total_micro > 0);
     let sum: i64 = bill.lines.iter().map(|line| line.amount_micro).sum();
     assert_eq!(sum, bill.total_micro);
     let mut of_store = 0;
-    for line in suite.store().monthly_bill().await? {
+    for line in store.monthly_bill().await? {
         if line.tenant == "tenant-a" {
             of_store += i64::try_from(line.amount_micro)?;
         }
     }
-    assert_eq!(tenant.bill(0, 0).await?.total_micro, of_store);
+    assert_eq!(bill.total_micro, of_store);
     // Pages are parts of the same.
     let mut query = by(&[UsageBy::Hour, UsageBy::Team, UsageBy::JobSet]);
     let all = tenant.usage(&query).await?;
