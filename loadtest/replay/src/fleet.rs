@@ -241,6 +241,7 @@ impl Member {
         let message = Heartbeat {
             boot: self.boot,
             revision: self.agent.revision(),
+            ..Heartbeat::default()
         };
         message.encode_to_vec().into()
     }

@@ -151,6 +151,7 @@ impl Agent {
         let message = Heartbeat {
             boot: self.boot,
             revision: u64::MAX,
+            ..Heartbeat::default()
         };
         let payload = bytes::Bytes::from(message.encode_to_vec());
         self.fall_silent();

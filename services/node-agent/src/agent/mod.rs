@@ -500,6 +500,7 @@ impl Agent {
         let beat = v1::Heartbeat {
             boot: self.plan.boot(),
             revision: self.plan.revision(),
+            ..v1::Heartbeat::default()
         };
         let subject = self.subjects.node(self.node.as_str(), "heartbeat");
         let answer = self.request(subject, beat.encode_to_vec());
