@@ -722,6 +722,22 @@ WINDOW
     before AS (PARTITION BY node, incarnation, resource ORDER BY at ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW),
     following AS (PARTITION BY node, incarnation, resource ORDER BY at ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING);
 
+-- What held of a node from when until when: a node is under pressure while status is true, and can be counted on while that of
+-- Ready is. What goes on has no end.
+CREATE VIEW IF NOT EXISTS node_condition_history AS
+SELECT
+    toString(node) AS node,
+    toString(condition) AS condition,
+    toString(status) AS status,
+    toString(reason) AS reason,
+    at AS begins_at,
+    leadInFrame(toNullable(at), 1, NULL) OVER following AS ends_at
+FROM node_conditions
+WINDOW following AS (
+    PARTITION BY node, condition ORDER BY lsn, event_index
+    ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING
+);
+
 -- What the tables hold and the applied ranges do not say, or the other way: rows by table, sums of tables in which rows of one key
 -- become one, positions of the ledger that no range has. The service reads it when it starts and when the server was away, so it
 -- counts rows and adds up no more than the ranges and the hours.
@@ -736,6 +752,7 @@ FROM (
         ('quota_denials', toInt128((SELECT count() FROM quota_denials)) - sum(quota_denials)),
         ('node_transfers', toInt128((SELECT count() FROM node_transfers)) - sum(node_transfers)),
         ('node_capacities', toInt128((SELECT count() FROM node_capacities)) - sum(node_capacities)),
+        ('node_conditions', toInt128((SELECT count() FROM node_conditions)) - sum(node_conditions)),
         ('rates', toInt128((SELECT count() FROM rates)) - sum(rates)),
         ('budgets', toInt128((SELECT count() FROM budgets)) - sum(budgets)),
         ('closed_periods', toInt128((SELECT count() FROM closed_periods)) - sum(closed_periods)),

@@ -133,6 +133,7 @@ impl Agent {
             boot,
             // Always behind, so that everything is sent again.
             revision: 0,
+            ..Heartbeat::default()
         };
         let subject = self.subjects.node(&self.name, "heartbeat");
         let payload = message.encode_to_vec();

@@ -93,6 +93,18 @@ COMMENT ON COLUMN node_approvals.token_until IS 'From then on nobody joins by th
 COMMENT ON COLUMN node_approvals.token_digest IS 'SHA-256 of the token.';
 COMMENT ON COLUMN node_approvals.key IS 'The public key of the user of the bus that speaks for the node.';
 
+CREATE TABLE node_conditions (
+    node text NOT NULL,
+    condition text NOT NULL,
+    reason text,
+    since timestamptz NOT NULL,
+    CONSTRAINT node_conditions_pkey PRIMARY KEY (node, condition),
+    CONSTRAINT node_conditions_node_check CHECK (node ~ '^[A-Za-z0-9_-]{1,64}$')
+);
+COMMENT ON TABLE node_conditions IS 'What holds of the nodes by the word of their agents. MemoryPressure, DiskPressure and NetworkUnavailable keep new allocations away.';
+COMMENT ON COLUMN node_conditions.reason IS 'NULL when its agent says none.';
+COMMENT ON COLUMN node_conditions.since IS 'It holds for this reason since then.';
+
 CREATE VIEW object_states AS
 SELECT node AS id,
        'node'::text AS type,

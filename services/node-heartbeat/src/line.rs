@@ -86,6 +86,7 @@ mod tests {
             boot: 1,
             revision,
             request: None,
+            conditions: BTreeMap::new(),
         }
     }
 

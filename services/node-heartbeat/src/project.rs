@@ -4,7 +4,8 @@ use ledger::{IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 use vocab::fact::{
-    Applied, NodeForgotten, NodeJoined, NodeLost, NodeReady, NodeRegistered, NodeSet, NodeSuspected,
+    Applied, NodeConditionChanged, NodeForgotten, NodeJoined, NodeLost, NodeReady, NodeRegistered,
+    NodeSet, NodeSuspected,
 };
 use vocab::inputs;
 use vocab::{At, Millis, NodeApproval, NodeCapacity, Token};
@@ -57,6 +58,16 @@ pub struct ApprovalRow {
     pub joined: Option<(Token, Millis)>,
 }
 
+/// What holds of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConditionRow {
+    pub node: Token,
+    pub condition: Token,
+    pub reason: Option<Token>,
+    /// It holds for this reason since then.
+    pub since: Millis,
+}
+
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
     Node(Box<NodeRow>),
@@ -64,16 +75,9 @@ pub enum Change {
     Approval(Box<ApprovalRow>),
     /// Nobody may join under this name.
     Withdrawn(Token),
-}
-
-impl Change {
-    pub fn node(&self) -> &Token {
-        match self {
-            Self::Node(row) => &row.node,
-            Self::Approval(row) => &row.node,
-            Self::Forgotten(node) | Self::Withdrawn(node) => node,
-        }
-    }
+    Condition(Box<ConditionRow>),
+    /// The condition of the node does not hold any more.
+    NoCondition(Token, Token),
 }
 
 /// Folds the ledger into the fleet. Nodes are few, so all of them are held.
@@ -144,7 +148,8 @@ impl WarmProjection {
 
 inputs! {
     pub enum Input {
-        NodeSet, NodeJoined, NodeForgotten, NodeRegistered, NodeReady, NodeLost, NodeSuspected
+        NodeSet, NodeJoined, NodeForgotten, NodeRegistered, NodeReady, NodeLost, NodeSuspected,
+        NodeConditionChanged
     }
 }
 
@@ -195,6 +200,23 @@ impl Projection for WarmProjection {
             Input::NodeForgotten(NodeForgotten { node }) => {
                 self.nodes.remove(node);
                 out.push(Change::Forgotten(node.clone()));
+                return Ok(());
+            }
+            Input::NodeConditionChanged(NodeConditionChanged {
+                node,
+                condition,
+                holds,
+                reason,
+            }) => {
+                out.push(match holds {
+                    true => Change::Condition(Box::new(ConditionRow {
+                        node: node.clone(),
+                        condition: condition.clone(),
+                        reason: reason.clone(),
+                        since: at.now,
+                    })),
+                    false => Change::NoCondition(node.clone(), condition.clone()),
+                });
                 return Ok(());
             }
             Input::NodeReady(NodeReady { node, incarnation }) => {

@@ -1,12 +1,14 @@
 //! Warm state of node-heartbeat: SQL stands in the files of this module and nowhere else.
 
 mod approvals;
+mod conditions;
 mod nodes;
 
 pub use approvals::{Approval, approvals};
+pub use conditions::{Condition, conditions};
 pub use nodes::{Node, nodes};
 
-use crate::project::{ApprovalRow, Change, NodeRow, WarmProjection};
+use crate::project::{ApprovalRow, Change, ConditionRow, NodeRow, WarmProjection};
 use chassis::warm::{PgSink, Position, WarmError, WarmState, merge};
 use ledger::Projection;
 use sqlx::{PgConnection, PgPool, types::Json};
@@ -19,7 +21,12 @@ use vocab::Token;
 pub struct NodeTables;
 
 /// They are made of the rows, and [`VIEWS`] of them.
-pub const TABLES: &[&Table] = &[Position::TABLE, Node::TABLE, Approval::TABLE];
+pub const TABLES: &[&Table] = &[
+    Position::TABLE,
+    Node::TABLE,
+    Approval::TABLE,
+    Condition::TABLE,
+];
 pub const VIEWS: &str = include_str!("store/views.sql");
 
 /// Where the projection's changes go.
@@ -50,35 +57,63 @@ impl WarmState for NodeTables {
             "DELETE FROM node_approvals WHERE node = ANY($1)",
             &last.withdrawn as _
         )
+        .execute(&mut *tx)
+        .await?;
+        let conditions: Vec<_> = last.conditions.into_iter().map(Condition::from).collect();
+        merge(tx, &conditions).await?;
+        let (of, gone): (Vec<&str>, Vec<&str>) = last.ended.into_iter().unzip();
+        sqlx::query!(
+            "DELETE FROM node_conditions
+             WHERE (node, condition) IN (SELECT * FROM unnest($1::text[], $2::text[]))",
+            &of as _,
+            &gone as _
+        )
         .execute(tx)
         .await?;
         Ok(())
     }
 
     async fn wipe(&self, tx: &mut PgConnection) -> Result<(), WarmError> {
-        sqlx::query!("TRUNCATE nodes, node_approvals")
+        sqlx::query!("TRUNCATE nodes, node_approvals, node_conditions")
             .execute(tx)
             .await?;
         Ok(())
     }
 }
 
-/// What is left of the changes: one row per node, the last, because a statement may not touch a row twice.
+/// What is left of the changes: one row per key, the last, because a statement may not touch a row twice.
 #[derive(Debug, Default)]
 struct Last<'a> {
     nodes: Vec<&'a NodeRow>,
     forgotten: Vec<&'a str>,
     approvals: Vec<&'a ApprovalRow>,
     withdrawn: Vec<&'a str>,
+    conditions: Vec<&'a ConditionRow>,
+    ended: Vec<(&'a str, &'a str)>,
+}
+
+/// What a change is of.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Key<'a> {
+    Node(&'a Token),
+    Approval(&'a Token),
+    Condition(&'a Token, &'a Token),
+}
+
+fn key(change: &Change) -> Key<'_> {
+    match change {
+        Change::Node(row) => Key::Node(&row.node),
+        Change::Forgotten(node) => Key::Node(node),
+        Change::Approval(row) => Key::Approval(&row.node),
+        Change::Withdrawn(node) => Key::Approval(node),
+        Change::Condition(row) => Key::Condition(&row.node, &row.condition),
+        Change::NoCondition(node, condition) => Key::Condition(node, condition),
+    }
 }
 
 impl<'a> Last<'a> {
     fn of(changes: &'a [Change]) -> Self {
-        let mut last = BTreeMap::new();
-        for change in changes {
-            let of_node = matches!(change, Change::Node(_) | Change::Forgotten(_));
-            last.insert((change.node(), of_node), change);
-        }
+        let last: BTreeMap<_, _> = changes.iter().map(|change| (key(change), change)).collect();
         let mut all = Self::default();
         for change in last.into_values() {
             match change {
@@ -86,6 +121,10 @@ impl<'a> Last<'a> {
                 Change::Forgotten(node) => all.forgotten.push(node.as_str()),
                 Change::Approval(row) => all.approvals.push(row),
                 Change::Withdrawn(node) => all.withdrawn.push(node.as_str()),
+                Change::Condition(row) => all.conditions.push(row),
+                Change::NoCondition(node, condition) => {
+                    all.ended.push((node.as_str(), condition.as_str()));
+                }
             }
         }
         all
@@ -104,7 +143,7 @@ mod tests {
     use vocab::{Millis, NodeCapacity};
 
     #[test]
-    fn the_last_change_of_a_node_is_written() {
+    fn the_last_change_of_each_thing_is_written() {
         let node = |name| Token::new(name).unwrap();
         let row = |name, incarnation| {
             Change::Node(Box::new(NodeRow {
@@ -118,6 +157,14 @@ mod tests {
                 last_seen: Millis(0),
             }))
         };
+        let condition = |of, condition, reason: Option<&'static str>| {
+            Change::Condition(Box::new(ConditionRow {
+                node: node(of),
+                condition: node(condition),
+                reason: reason.map(node),
+                since: Millis(0),
+            }))
+        };
         let changes = [
             row("b", 1),
             row("a", 1),
@@ -125,6 +172,10 @@ mod tests {
             row("b", 2),
             row("c", 1),
             Change::Forgotten(node("c")),
+            condition("a", "DiskPressure", Some("full")),
+            condition("a", "GpuXid", None),
+            Change::NoCondition(node("a"), node("GpuXid")),
+            condition("a", "DiskPressure", Some("fuller")),
         ];
         let last = Last::of(&changes);
         let found = last.nodes.iter();
@@ -134,5 +185,8 @@ mod tests {
         assert_eq!(found, [("a", 1), ("b", 2)]);
         assert_eq!((last.forgotten, last.withdrawn), (vec!["c"], vec!["b"]));
         assert!(last.approvals.is_empty());
+        let reasons: Vec<_> = last.conditions.iter().map(|row| &row.reason).collect();
+        assert_eq!(reasons, [&Some(node("fuller"))]);
+        assert_eq!(last.ended, [("a", "GpuXid")]);
     }
 }

@@ -1,6 +1,6 @@
 //! Between the agents' messages and the domain's words: the only file here that names generated types.
 
-use crate::domain::{Assignment, Command, Join, Report};
+use crate::domain::{Assignment, CONDITIONS_MAX, Command, Conditions, Join, Report};
 use chassis::TraceParent;
 use ledger::InboxMessage;
 use prost::{Message, bytes::Bytes};
@@ -105,13 +105,34 @@ fn read_run(node: &Token, boot: u64, run: &RawRun, cell: CellNo) -> Option<Comma
     })
 }
 
+/// The contract's `Heartbeat` without its sample, by which nothing is decided.
+#[derive(Clone, PartialEq, Message)]
+struct RawBeat {
+    #[prost(uint64, tag = "1")]
+    boot: u64,
+    #[prost(uint64, tag = "2")]
+    revision: u64,
+    #[prost(message, repeated, tag = "4")]
+    conditions: Vec<v1::NodeCondition>,
+}
+
 pub fn heartbeat(node: Token, payload: &[u8], request: Option<u64>) -> Option<Command> {
-    let message = v1::Heartbeat::decode(payload).ok()?;
+    let message = RawBeat::decode(payload).ok()?;
+    let mut conditions = Conditions::new();
+    for condition in &message.conditions {
+        // One that cannot be read says nothing about the others.
+        if let Ok(name) = Token::new(&condition.name)
+            && (conditions.len() < CONDITIONS_MAX || conditions.contains_key(&name))
+        {
+            conditions.insert(name, Token::new(&condition.reason).ok());
+        }
+    }
     Some(Command::Heartbeat {
         node,
         boot: message.boot,
         revision: message.revision,
         request,
+        conditions,
     })
 }
 

@@ -298,6 +298,7 @@ facts! {
         NodeJoined = 74,
         NodeForgotten = 75,
         NodeSuspected = 76 since 2,
+        NodeConditionChanged = 77 since 6,
     }
 }
 

@@ -15,8 +15,8 @@ impl Level {
     pub const COLUMNS: Self = Self(3);
     /// From here on a rate may have a scope.
     pub const SCOPED_RATES: Self = Self(5);
-    /// From here on taints have effects, nodes a bound of allocations and an operator's own taints, and are drained, and an
-    /// allocation may prefer nodes.
+    /// From here on taints have effects, nodes a bound of allocations, conditions and an operator's own taints, and are drained,
+    /// and an allocation may prefer nodes.
     pub const NODE_RULES: Self = Self(6);
     /// The newest that this build knows: it reads all facts up to this level.
     pub const KNOWN: Self = {

@@ -1,6 +1,7 @@
 //! Simulated node agents: they keep the nodes' protocol by the code of the real one, but die, fall silent, repeat themselves and
 //! come back late. What runs on their machines is recorded apart, by what really goes on there.
 
+use crate::simulate::check::PRESSURES;
 use ledger::memory::Seeded;
 use node_agent::{
     End, Ended, Exit, Lease, Moment, Reason, RunKey, Usage,
@@ -24,6 +25,8 @@ pub enum Act {
         revision: u64,
         /// It waits for an answer that renews its lease.
         asks: bool,
+        /// What holds of the node, with the reasons.
+        conditions: BTreeMap<String, String>,
     },
     Sync,
 }
@@ -110,6 +113,8 @@ pub struct Agent {
     lease: Option<Lease>,
     /// The heartbeats of this life that wait for an answer, and when they were sent.
     beats: BTreeMap<u64, Moment>,
+    /// What holds of the machine, whichever life of the agent it is.
+    conditions: BTreeMap<String, String>,
     /// Milliseconds by which its wall clock is off.
     wall_ms: i64,
     /// What it has sent, some of which arrives again much later.
@@ -151,10 +156,16 @@ impl Agent {
             care,
             lease: None,
             beats: BTreeMap::new(),
+            conditions: BTreeMap::new(),
             wall_ms,
             sent: Vec::new(),
             slow,
         }
+    }
+
+    /// The life that it is in, and what it names as conditions of the node.
+    pub fn says(&self) -> (u64, &BTreeMap<String, String>) {
+        (self.plan.boot(), &self.conditions)
     }
 
     pub fn idle(&self) -> bool {
@@ -192,6 +203,7 @@ impl Agent {
             boot: self.plan.boot(),
             revision: self.plan.revision(),
             asks: self.care.is_some(),
+            conditions: self.conditions.clone(),
         }
     }
 
@@ -307,6 +319,7 @@ impl Agent {
             return self.twice(random, troubled, Self::register);
         }
         if !troubled {
+            self.conditions.remove(PRESSURES[0]);
             let mut acts = vec![self.heartbeat()];
             acts.extend(self.wants_list.then_some(Act::Sync));
             acts.extend(self.work(random, recorder, now_ms, false));
@@ -328,6 +341,7 @@ impl Agent {
             // A late message of this life or a former one.
             5..=12 => return self.again(random),
             13 => return vec![self.stray(random, now_ms)],
+            14 => self.change_condition(random),
             _ => {}
         }
         if self.wants_list && random.chance(500) {
@@ -350,6 +364,15 @@ impl Agent {
             return vec![act.clone(), act];
         }
         vec![act]
+    }
+
+    fn change_condition(&mut self, random: &mut Seeded) {
+        let names = [PRESSURES[0], PRESSURES[1], "GpuXid"];
+        let name = names[random.below(3) as usize];
+        if self.conditions.remove(name).is_none() || random.chance(300) {
+            let reason = ["", "bad", "worse"][random.below(3) as usize];
+            self.conditions.insert(name.to_owned(), reason.to_owned());
+        }
     }
 
     /// A report of what there never was, or from another life.

@@ -25,6 +25,7 @@ mod runs;
 mod settings;
 
 pub use demand::Demand;
+pub use fit::PRESSURES;
 pub use inboxes::{Ask, Asked, Expect, TurnedAway};
 pub use isolation::impossible_changes_nothing;
 pub use nodes::Heartbeat;
@@ -287,7 +288,10 @@ impl Checker {
             .collect::<Result<Vec<_>, _>>()?;
         for (at, kind) in &kinds {
             let newer = match kind {
-                Kind::NodeSuspected(_) | Kind::PeriodClosed(_) | Kind::TaintsSet(_) => true,
+                Kind::NodeSuspected(_)
+                | Kind::PeriodClosed(_)
+                | Kind::TaintsSet(_)
+                | Kind::NodeConditionChanged(_) => true,
                 Kind::CordonSet(e) => e.change.as_ref().is_some_and(|set| set.drain),
                 Kind::NodeRegistered(e) => e.capacity.as_ref().is_some_and(|it| {
                     it.max_runs > 0 || it.taints.iter().any(|taint| taint.effect != 0)

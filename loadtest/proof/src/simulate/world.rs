@@ -519,6 +519,10 @@ impl World {
     fn at_rest(&self) -> Result<(), Violation> {
         begins_quietly(&self.shared.bus, &self.shared.scheduler)?;
         impossible_changes_nothing(&self.shared.bus, &self.shared.scheduler)?;
+        for agent in self.agents.iter().filter(|agent| !agent.gone) {
+            let (boot, named) = agent.says();
+            self.checker.named_at_rest((&agent.name, boot), named)?;
+        }
         // A pause is over when it is by the clock of whoever leads.
         let schedulers = self.processes.iter().filter(|p| p.role == Role::Scheduler);
         let clocks = schedulers.map(|process| process.time.now_ms());

@@ -3,6 +3,7 @@
 use super::meter::{Booked, Line, Shelf, Used};
 use serde::{Deserialize, Serialize};
 use std::{
+    borrow::Cow,
     ops::{AddAssign, Sub, SubAssign},
     sync::Arc,
 };
@@ -32,6 +33,7 @@ pub enum Fact {
     Denial(Box<Denial>),
     Transfer(Transfer),
     Capacity(Box<Capacity>),
+    Condition(Box<Condition>),
     Rate(Box<Rate>),
     Budget(Box<BudgetChange>),
     Closed(Closed),
@@ -101,6 +103,34 @@ pub struct Denial {
     pub of: Option<(Owner, Amounts)>,
     pub refusal: Refusal,
     pub at: Millis,
+}
+
+/// Something holds of a node from here on, or does so no more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condition {
+    pub node: Token,
+    pub condition: Cow<'static, str>,
+    pub status: Status,
+    /// Empty when none is known.
+    pub reason: Cow<'static, str>,
+    pub at: Millis,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    True,
+    False,
+    Unknown,
+}
+
+impl Status {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::True => "true",
+            Self::False => "false",
+            Self::Unknown => "unknown",
+        }
+    }
 }
 
 /// The bill of the month, and of those before it, is final.

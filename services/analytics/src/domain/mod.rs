@@ -9,14 +9,16 @@
 mod allocation;
 mod calendar;
 mod change;
+mod condition;
 mod meter;
 mod node;
 mod runs;
 
 pub use calendar::Hour;
 pub use change::{
-    Account, Amounts, BudgetChange, Capacity, Change, Clock, Closed, Denial, Fact, Interval, Moved,
-    Owner, Payer, Preemption, Rate, Running, Site, Sums, Transfer, Unplaced, Wait,
+    Account, Amounts, BudgetChange, Capacity, Change, Clock, Closed, Condition, Denial, Fact,
+    Interval, Moved, Owner, Payer, Preemption, Rate, Running, Site, Status, Sums, Transfer,
+    Unplaced, Wait,
 };
 pub use meter::{Booked, Each, KEPT, Line, Shelf, Used, key};
 pub use runs::in_one_row;
@@ -160,6 +162,9 @@ inputs! {
         NodeRegistered,
         NodeReady,
         NodeLost,
+        NodeSuspected,
+        NodeForgotten,
+        NodeConditionChanged,
     }
 }
 
@@ -316,9 +321,25 @@ impl Projection for Usage {
                 self.calendar.close(change.month);
             }
             Input::CordonSet(fact) => wait(fact.clone().into()),
-            Input::NodeRegistered(fact) => wait(fact.clone().into()),
-            Input::NodeReady(fact) => wait(fact.clone().into()),
-            Input::NodeLost(fact) => wait(fact.clone().into()),
+            Input::NodeRegistered(fact) => {
+                outbox.push(condition::ready(&fact.node, Status::True, "registered", at));
+                wait(fact.clone().into());
+            }
+            Input::NodeReady(fact) => {
+                outbox.push(condition::ready(&fact.node, Status::True, "heard", at));
+                wait(fact.clone().into());
+            }
+            Input::NodeLost(fact) => {
+                outbox.push(condition::ready(&fact.node, Status::False, "lost", at));
+                wait(fact.clone().into());
+            }
+            Input::NodeSuspected(fact) => {
+                outbox.push(condition::ready(&fact.node, Status::Unknown, "silent", at));
+            }
+            Input::NodeForgotten(fact) => {
+                outbox.push(condition::ready(&fact.node, Status::False, "forgotten", at));
+            }
+            Input::NodeConditionChanged(fact) => outbox.push(condition::changed(fact, at)),
         }
         Ok(())
     }

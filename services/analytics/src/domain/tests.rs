@@ -4,8 +4,9 @@ use super::{Amounts, Change, Fact, Line, Usage, Used};
 use ledger::Projection;
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationPreempted, AllocationRequested,
-    AllocationRequeued, AllocationStarted, AllocationWaiting, BudgetSet, CordonSet, NodeLost,
-    NodeReady, NodeRegistered, PeriodClosed, QuotaDenied, RateSet,
+    AllocationRequeued, AllocationStarted, AllocationWaiting, BudgetSet, CordonSet,
+    NodeConditionChanged, NodeForgotten, NodeLost, NodeReady, NodeRegistered, NodeSuspected,
+    PeriodClosed, QuotaDenied, RateSet,
 };
 use vocab::{
     Account, AdminChange, AllocationNo, AllocationSpec, At, Budget, BudgetOf, EndCause, Event,
@@ -141,6 +142,23 @@ fn event(words: &[&str]) -> Event {
                 last_seen: Millis(0),
             })
         }
+        "silent" => {
+            let (node, incarnation) = node(words[1]);
+            Event::NodeSuspected(NodeSuspected {
+                node,
+                incarnation,
+                last_seen: Millis(0),
+            })
+        }
+        "forget" => Event::NodeForgotten(NodeForgotten {
+            node: token(words[1]),
+        }),
+        "condition" => Event::NodeConditionChanged(NodeConditionChanged {
+            node: token(words[1]),
+            condition: token(words[2]),
+            holds: words[3] == "on",
+            reason: words.get(4).map(|reason| token(reason)),
+        }),
         "place" => {
             let (node, incarnation) = node(words[2]);
             Event::AllocationPlaced(AllocationPlaced {
@@ -217,6 +235,14 @@ fn line(change: &Change) -> String {
                 slashed(&c.amounts)
             )
         }
+        Fact::Condition(c) => format!(
+            "{} {} {} {} @{}",
+            c.node,
+            c.condition,
+            c.status.name(),
+            c.reason,
+            c.at.0
+        ),
         Fact::Rate(r) => format!(
             "rate {} {} {}>{} v{}",
             r.key.resource, r.micro_per_unit_hour, r.effective_from.0, r.applied_from.0, r.version
@@ -287,6 +313,11 @@ fn used((line, used): &(Line, Used)) -> String {
 
 /// Each line is `clock verb words…`; a `.` ends a batch. Gives the rows, or what was illegal.
 fn fold(events: &[&str]) -> Result<Vec<String>, String> {
+    let is_condition = |change: &Change| matches!(change.fact, Fact::Condition(_));
+    fold_of(events, |change| !is_condition(change))
+}
+
+fn fold_of(events: &[&str], which: impl Fn(&Change) -> bool) -> Result<Vec<String>, String> {
     let mut usage = Usage::default();
     let mut changes = Vec::new();
     for (index, text) in events.iter().enumerate() {
@@ -310,7 +341,8 @@ fn fold(events: &[&str]) -> Result<Vec<String>, String> {
             .project_event(&at, &event, &mut changes)
             .map_err(|illegal| illegal.state.to_owned())?;
     }
-    Ok(changes.iter().map(line).collect())
+    let changes = changes.iter().filter(|change| which(change));
+    Ok(changes.map(line).collect())
 }
 
 #[track_caller]
@@ -779,5 +811,31 @@ fn facts_that_do_not_fit_are_refused() {
     check_illegal(
         &[NODE, "1 lost n1.1", "2 lost n1.1", "9 end 5 9"],
         other_way,
+    );
+}
+
+#[test]
+fn what_holds_of_a_node_is_said_when_it_changes() {
+    let events = [
+        NODE,
+        "1 condition n1 DiskPressure on full",
+        "2 silent n1.1",
+        "3 ready n1.1",
+        "4 condition n1 DiskPressure off",
+        "5 lost n1.1",
+        "6 forget n1",
+    ];
+    let said = fold_of(&events, |change| matches!(change.fact, Fact::Condition(_)));
+    assert_eq!(
+        said.expect("legal"),
+        [
+            "n1 Ready true registered @0",
+            "n1 DiskPressure true full @1",
+            "n1 Ready unknown silent @2",
+            "n1 Ready true heard @3",
+            "n1 DiskPressure false  @4",
+            "n1 Ready false lost @5",
+            "n1 Ready false forgotten @6",
+        ]
     );
 }

@@ -1,9 +1,9 @@
 //! The rows of the tables, as ClickHouse wants them.
 
 use crate::domain::{
-    Account, Amounts, Booked, BudgetChange, Capacity, Change, Clock, Closed, Denial, Fact, Hour,
-    Interval, Line, Owner, Payer, Preemption, Rate, Running, Shelf, Transfer, Unplaced, Used,
-    in_one_row, key,
+    Account, Amounts, Booked, BudgetChange, Capacity, Change, Clock, Closed, Condition, Denial,
+    Fact, Hour, Interval, Line, Owner, Payer, Preemption, Rate, Running, Shelf, Transfer, Unplaced,
+    Used, in_one_row, key,
 };
 use clickhouse::Row;
 use compact_str::CompactString;
@@ -34,6 +34,7 @@ pub const TABLES: &[&table::clickhouse::Table] = &[
     DenialRow::TABLE,
     TransferRow::TABLE,
     CapacityRow::TABLE,
+    ConditionRow::TABLE,
     RateRow::TABLE,
     BudgetRow::TABLE,
     PeriodRow::TABLE,
@@ -71,6 +72,8 @@ pub struct RangeRow {
     pub node_transfers: u64,
     /// Rows of the range in that table.
     pub node_capacities: u64,
+    /// Rows of the range in that table.
+    pub node_conditions: u64,
     /// Rows of the range in that table.
     pub rates: u64,
     /// Rows of the range in that table.
@@ -414,6 +417,32 @@ pub struct CapacityRow {
     pub gpu_milli: i64,
 }
 
+/// When what began to hold of which node, and when it did not any more. The view node_condition_history says until when.
+#[derive(Debug, Clone, PartialEq, Eq, Table, Row, Serialize)]
+#[table(name = "node_conditions")]
+#[table(clickhouse(order_by(node, condition, lsn, event_index), settings = SETTINGS))]
+pub struct ConditionRow {
+    /// Where in the ledger the event is.
+    pub lsn: Lsn,
+    /// Of the event among those of its frame.
+    pub event_index: u32,
+    /// What it is of.
+    #[table(low_cardinality)]
+    pub node: Token,
+    /// Ready, by the cell's judgement; or what its agent names: MemoryPressure, DiskPressure, NetworkUnavailable, or a name of the
+    /// site's own.
+    #[table(low_cardinality)]
+    pub condition: CompactString,
+    /// true, false or unknown. Of Ready, unknown is a node that was silent for half a lease.
+    #[table(low_cardinality)]
+    pub status: &'static str,
+    /// Of Ready: registered, heard, silent, lost or forgotten. Of others what the agent says; empty when it says nothing.
+    #[table(low_cardinality)]
+    pub reason: CompactString,
+    /// From when on.
+    pub at: Millis,
+}
+
 /// Prices.
 #[derive(Debug, Clone, PartialEq, Eq, Table, Row, Serialize)]
 #[table(name = "rates")]
@@ -618,6 +647,7 @@ pub struct Rows {
     pub denials: Vec<DenialRow>,
     pub transfers: Vec<TransferRow>,
     pub capacities: Vec<CapacityRow>,
+    pub conditions: Vec<ConditionRow>,
     pub rates: Vec<RateRow>,
     pub budgets: Vec<BudgetRow>,
     pub periods: Vec<PeriodRow>,
@@ -654,6 +684,7 @@ impl Rows {
                     rows.transfers.push(transfer_row(cell, change, transfer));
                 }
                 Fact::Capacity(capacity) => rows.capacities.push(capacity_row(change, capacity)),
+                Fact::Condition(it) => rows.conditions.push(condition_row(change, it)),
                 Fact::Rate(rate) => rows.rates.push(rate_row(change, rate)),
                 Fact::Budget(budget) => rows.budgets.push(budget_row(change, budget)),
                 Fact::Closed(closed) => rows.periods.push(period_row(change, closed)),
@@ -683,6 +714,7 @@ impl Rows {
             quota_denials: self.denials.len() as u64,
             node_transfers: self.transfers.len() as u64,
             node_capacities: self.capacities.len() as u64,
+            node_conditions: self.conditions.len() as u64,
             rates: self.rates.len() as u64,
             budgets: self.budgets.len() as u64,
             closed_periods: self.periods.len() as u64,
@@ -696,7 +728,7 @@ impl Rows {
     }
 
     /// How many there are, by table.
-    pub fn counts(&self) -> [(&'static str, usize); 12] {
+    pub fn counts(&self) -> [(&'static str, usize); 13] {
         [
             (IntervalRow::TABLE.name, self.intervals.len()),
             (RunningRow::TABLE.name, self.running.len()),
@@ -705,6 +737,7 @@ impl Rows {
             (DenialRow::TABLE.name, self.denials.len()),
             (TransferRow::TABLE.name, self.transfers.len()),
             (CapacityRow::TABLE.name, self.capacities.len()),
+            (ConditionRow::TABLE.name, self.conditions.len()),
             (RateRow::TABLE.name, self.rates.len()),
             (BudgetRow::TABLE.name, self.budgets.len()),
             (PeriodRow::TABLE.name, self.periods.len()),
@@ -1006,6 +1039,18 @@ fn capacity_row(change: &Change, capacity: &Capacity) -> CapacityRow {
         cpu_milli,
         memory_bytes,
         gpu_milli,
+    }
+}
+
+fn condition_row(change: &Change, it: &Condition) -> ConditionRow {
+    ConditionRow {
+        lsn: change.lsn,
+        event_index: change.index,
+        node: it.node.clone(),
+        condition: CompactString::from(&*it.condition),
+        status: it.status.name(),
+        reason: CompactString::from(&*it.reason),
+        at: it.at,
     }
 }
 

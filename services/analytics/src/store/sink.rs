@@ -202,6 +202,7 @@ impl Store {
         self.send_table(&token, &rows.budgets).await?;
         self.send_table(&token, &rows.periods).await?;
         self.send_table(&token, &rows.capacities).await?;
+        self.send_table(&token, &rows.conditions).await?;
         self.send_table(&token, &rows.transfers).await?;
         self.send_table(&token, &rows.intervals).await?;
         self.send_table(&token, &rows.running).await?;

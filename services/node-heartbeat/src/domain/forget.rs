@@ -1,7 +1,7 @@
 //! A node that an operator has forgotten is lost when its lease is over, if it was there, and then unknown. Until then what it
 //! was given may run there, so nobody else gets that.
 
-use super::Nodes;
+use super::{Nodes, condition};
 use ledger::{Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
 use std::{
@@ -35,6 +35,7 @@ pub(super) fn decide(state: &mut Nodes, draft: &mut Draft) {
         if draft.full() {
             return;
         }
+        condition::end(state, &node, draft);
         draft.emit(state, NodeForgotten { node });
     }
 }

@@ -3,7 +3,10 @@
 //! again and again is ready only when it was heard for a whole lease (flap damping). When more than half of the nodes are
 //! silent at once, the network is suspected first: the nodes are lost slowly (mass loss), so that it may come back meanwhile.
 
-use super::{Config, Effect, Nodes};
+use super::{
+    Config, Effect, Nodes,
+    condition::{self, Conditions},
+};
 use ledger::{Draft, IllegalEvent};
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::fact::{NodeLost, NodeReady, NodeSuspected};
@@ -257,6 +260,7 @@ pub(super) struct Beat {
     pub boot: u64,
     pub revision: u64,
     pub request: Option<u64>,
+    pub conditions: Conditions,
 }
 
 /// Renews the lease of the current life of the node's agent. One whose node was lost or forgotten is told to register anew;
@@ -268,6 +272,7 @@ pub(super) fn heartbeat(
         boot,
         revision,
         request,
+        conditions,
     }: Beat,
     config: &Config,
     draft: &mut Draft,
@@ -280,6 +285,7 @@ pub(super) fn heartbeat(
         Some(known) if known.ready && known.boot == boot => {
             let behind = known.revision > revision;
             is_there(state, &node, config, draft);
+            condition::decide(state, &node, &conditions, config, draft);
             state.leases.heard(&node, draft.now);
             if request.is_some() {
                 state.leases.asked = Some(draft.now);

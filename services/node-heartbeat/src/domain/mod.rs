@@ -1,6 +1,7 @@
 //! The rules of node-heartbeat: which nodes are there, what runs on them, and what their agents may say. Pure; one file
 //! per subject.
 
+mod condition;
 mod forget;
 mod hosts;
 mod join;
@@ -8,6 +9,7 @@ mod lease;
 mod register;
 mod run;
 
+pub use condition::{CONDITIONS_MAX, Conditions};
 pub use join::{IDENTITY_MS, Join, Joining};
 pub use run::Report;
 use vocab::fact::NodeHeartbeatFact as Fact;
@@ -38,6 +40,7 @@ pub struct Nodes {
     forgotten: Forgotten,
     /// Who asked for the allocations that run commands.
     origins: BTreeMap<AllocationNo, Origin>,
+    conditions: condition::Known,
     /// Hot state, not recorded: heartbeats are many and lossy. A new leader grants every ready node a full lease.
     #[serde(skip)]
     leases: Leases,
@@ -130,6 +133,8 @@ pub enum Command {
         revision: u64,
         /// Whose answer says that the lease is renewed; none: nobody waits for one.
         request: Option<u64>,
+        /// What holds of the node.
+        conditions: Conditions,
     },
     /// Somebody wants to speak for the node; `request` finds its way back with the answer.
     Join(Box<Join>),
@@ -225,12 +230,17 @@ impl Decider for Nodes {
     type By = vocab::fact::NodeHeartbeat;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 8;
+    const STATE_VERSION: u32 = 9;
 
     fn upgrade(version: u32, state: &[u8]) -> Option<Self> {
         const NO_ORIGINS: u8 = 0;
-        let whole = (version == 7).then(|| [state, &[NO_ORIGINS]].concat())?;
-        ledger::decode_state(&whole)
+        const NO_CONDITIONS: u8 = 0;
+        let added: &[u8] = match version {
+            7 => &[NO_ORIGINS, NO_CONDITIONS],
+            8 => &[NO_CONDITIONS],
+            _ => return None,
+        };
+        ledger::decode_state(&[state, added].concat())
     }
 
     const READERS: &'static [Writer] = &[Writer::Scheduler];
@@ -273,6 +283,7 @@ impl Decider for Nodes {
             Fact::NodeForgotten(fact) => self.forgotten(at, &fact.node, fact),
             Fact::NodeReady(fact) => self.ready(&fact.node, fact.incarnation, fact),
             Fact::NodeSuspected(fact) => self.suspected(fact),
+            Fact::NodeConditionChanged(fact) => self.condition_changed(fact),
             Fact::NodeLost(fact) => self.lost(&fact.node, fact.incarnation, fact),
             Fact::RunReported(fact) => self.reported(fact.allocation, fact.state, fact.at, fact),
         }
@@ -304,11 +315,13 @@ impl Decider for Nodes {
                 boot,
                 revision,
                 request,
+                conditions,
             } => {
                 let beat = Beat {
                     boot,
                     revision,
                     request,
+                    conditions,
                 };
                 lease::heartbeat(self, node, beat, config, draft);
             }

@@ -1,13 +1,15 @@
 //! Decisions as tables: what agents say and what stands on the ledger, then what is recorded.
 
 mod again;
+mod conditions;
 mod join;
 mod lies;
 
 use super::*;
 use vocab::fact::{
-    AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStopping, NodeForgotten,
-    NodeJoined, NodeLost, NodeReady, NodeRegistered, NodeSuspected, RunReported,
+    AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStopping,
+    NodeConditionChanged, NodeForgotten, NodeJoined, NodeLost, NodeReady, NodeRegistered,
+    NodeSuspected, RunReported,
 };
 use vocab::{
     AllocationSpec, EndCause, Event, EventNo, Level, Lsn, Operation, PlacementPolicy, RunExit,
@@ -56,6 +58,16 @@ fn words(event: &Event) -> String {
         Event::NodeSuspected(NodeSuspected {
             node, last_seen, ..
         }) => format!("{node} suspected, seen {}", last_seen.0),
+        Event::NodeConditionChanged(NodeConditionChanged {
+            node,
+            condition,
+            holds,
+            reason,
+        }) => {
+            let reason = reason.as_ref().map(|reason| format!(" by {reason}"));
+            let turn = if *holds { "has" } else { "has no" };
+            format!("{node} {turn} {condition}{}", reason.unwrap_or_default())
+        }
         Event::RunReported(RunReported {
             allocation,
             state,
@@ -223,6 +235,7 @@ fn heartbeat(boot: u64, revision: u64) -> Option<Command> {
         boot,
         revision,
         request: None,
+        conditions: Conditions::new(),
     })
 }
 

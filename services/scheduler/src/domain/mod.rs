@@ -152,6 +152,7 @@ inputs! {
         NodeLost,
         NodeSuspected,
         NodeForgotten,
+        NodeConditionChanged,
         RunReported,
         OperationsForgotten,
     }
@@ -213,6 +214,7 @@ impl Decider for Scheduler {
             Input::NodeReady(fact) => self.node_ready(fact)?,
             Input::NodeLost(fact) => self.node_lost(fact)?,
             Input::NodeSuspected(fact) => self.node_suspected(fact)?,
+            Input::NodeConditionChanged(fact) => self.node_condition_changed(fact),
             Input::NodeForgotten(fact) => self.fleet.forget_node(&fact.node),
             Input::RunReported(fact) => self.report(fact),
         }

@@ -8,8 +8,8 @@ use super::{
 };
 use ledger::{IllegalEvent, Scratch};
 use vocab::fact::{
-    CordonSet, NodeLost, NodeReady, NodeSuspected, PriorityClassSet, QueueSet, ReservationSet,
-    TaintsSet, TenantSet,
+    CordonSet, NodeConditionChanged, NodeLost, NodeReady, NodeSuspected, PriorityClassSet,
+    QueueSet, ReservationSet, TaintsSet, TenantSet,
 };
 use vocab::{NodeCapacity, PendingGroupNo, SchedulingPolicy, Token};
 
@@ -97,6 +97,12 @@ impl Scheduler {
         self.fleet.set_suspect(node);
         self.try_anew();
         Ok(())
+    }
+
+    pub(super) fn node_condition_changed(&mut self, fact: &NodeConditionChanged) {
+        if self.fleet.set_condition(fact) {
+            self.try_anew();
+        }
     }
 
     pub(super) fn node_lost(&mut self, fact: &NodeLost) -> Result<(), IllegalEvent> {

@@ -1,6 +1,6 @@
 //! What node-heartbeat records: which nodes there are, and what their agents say of runs.
 
-use crate::{AllocationNo, Millis, NodeCapacity, RunExit, RunState, Token};
+use crate::{AllocationNo, Millis, NodeCapacity, RunExit, RunState, Taint, TaintEffect, Token};
 use serde::{Deserialize, Serialize};
 
 /// Ready from here on, with this capacity.
@@ -68,6 +68,36 @@ pub struct NodeSuspected {
     pub incarnation: u64,
     #[wire(3, name = "last_seen_ms")]
     pub last_seen: Millis,
+}
+
+/// A condition of the node, as its agent names it, holds from here on, or does so no more. It stays through a life of the agent,
+/// until the next one says otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+pub struct NodeConditionChanged {
+    #[wire(1)]
+    pub node: Token,
+    #[wire(2)]
+    pub condition: Token,
+    #[wire(3)]
+    pub holds: bool,
+    /// None where it does not hold.
+    #[wire(4)]
+    pub reason: Option<Token>,
+}
+
+impl NodeConditionChanged {
+    /// Conditions that keep new allocations away, as in Kubernetes.
+    pub const KEEP_AWAY: [&str; 3] = ["MemoryPressure", "DiskPressure", "NetworkUnavailable"];
+
+    /// The taint that the node has while the condition holds.
+    pub fn taint(&self) -> Option<Taint> {
+        let keeps_away = Self::KEEP_AWAY.contains(&self.condition.as_str());
+        keeps_away.then(|| Taint {
+            key: self.condition.clone(),
+            value: None,
+            effect: TaintEffect::NoSchedule,
+        })
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]

@@ -8,6 +8,8 @@ use super::{
 use schemas::v1;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// What keeps new allocations away while it holds.
+pub const PRESSURES: [&str; 3] = ["MemoryPressure", "DiskPressure", "NetworkUnavailable"];
 /// Who does not tolerate it comes where there is no other room.
 pub const PREFER_NO_SCHEDULE: i32 = 1;
 /// Who does not tolerate it goes.
@@ -79,14 +81,21 @@ impl Checker {
         })
     }
 
-    /// Its own, and those of an operator, as a writer knew them that had read up to its watermark.
+    /// Its own, those of an operator, and those by what holds of it, as a writer knew them that had read up to its watermark.
     pub(super) fn taints<'a>(
         &'a self,
         node: &str,
         capacity: &'a v1::NodeCapacity,
         at: &Place,
-    ) -> impl Iterator<Item = &'a v1::Taint> {
-        capacity.taints.iter().chain(self.settings.taints(node, at))
+    ) -> impl Iterator<Item = v1::Taint> + use<'a> {
+        let conditions = self.nodes.conditions(node, at.through);
+        let pressures = conditions.filter(|name| PRESSURES.contains(name));
+        let pressures = pressures.map(|name| v1::Taint {
+            key: name.to_owned(),
+            ..v1::Taint::default()
+        });
+        let said = capacity.taints.iter().chain(self.settings.taints(node, at));
+        said.cloned().chain(pressures)
     }
 
     /// Whether the node has got a taint by which it goes.
@@ -97,7 +106,7 @@ impl Checker {
         let wanted = a.demand.rules.clone().unwrap_or_default();
         self.taints(&hold.node, capacity, at)
             .filter(|taint| taint.effect == NO_EXECUTE)
-            .any(|taint| !wanted.tolerations.iter().any(|it| tolerates(it, taint)))
+            .any(|taint| !wanted.tolerations.iter().any(|it| tolerates(it, &taint)))
     }
 
     /// The sum of all that is held on a node's incarnation, against what it brought in.

@@ -21,6 +21,8 @@ pub struct Heartbeat {
     pub boot: u64,
     pub step: u64,
     pub clock_ms: i64,
+    /// What it names, with the reasons.
+    pub conditions: BTreeMap<String, String>,
 }
 
 /// What was known of a node at some position.
@@ -64,6 +66,8 @@ pub struct Nodes {
     processes: BTreeMap<u64, Process>,
     heard: Vec<Heartbeat>,
     history: BTreeMap<String, Vec<(u64, Known)>>,
+    /// The conditions of each, and where they changed.
+    conditions: BTreeMap<String, Vec<(u64, BTreeMap<String, String>)>>,
     /// Where each was last forgotten.
     forgotten: BTreeMap<String, u64>,
     registrations: BTreeMap<(String, u64), Registration>,
@@ -133,6 +137,19 @@ impl Nodes {
         self.over.remove(&allocation);
     }
 
+    /// What its agent names, as of a position.
+    pub fn conditions<'a>(
+        &'a self,
+        node: &str,
+        through: u64,
+    ) -> impl Iterator<Item = &'a str> + use<'a> {
+        let history = self.conditions.get(node).into_iter().flatten();
+        let seen = history.rev().find(|(lsn, _)| *lsn <= through);
+        seen.into_iter()
+            .flat_map(|(_, of)| of.keys())
+            .map(String::as_str)
+    }
+
     fn now(&self, node: &str) -> Option<Known> {
         self.known(node, u64::MAX)
     }
@@ -186,6 +203,7 @@ impl Checker {
                 Kind::NodeSuspected(e) => self.suspected(at, frame, e)?,
                 Kind::NodeReady(e) => self.ready_again(at, e)?,
                 Kind::NodeForgotten(e) => self.node_forgotten(at, e)?,
+                Kind::NodeConditionChanged(e) => self.condition_changed(at, frame, e)?,
                 Kind::RunReported(e) => self.run_reported(at, &handled, e)?,
                 other => return Err(foreign(at, other)),
             }
@@ -218,6 +236,10 @@ impl Checker {
         let asked = self.settings.forgotten(at).any(|(node, _)| node == e.node);
         at.rule(lost.is_some() && asked, Invariant::Outcome, || {
             format!("{e:?} after {before:?}, asked: {asked}")
+        })?;
+        let holds = self.nodes.conditions(&e.node, u64::MAX).next();
+        at.rule(holds.is_none(), Invariant::Outcome, || {
+            format!("{holds:?} outlives {e:?}")
         })?;
         if let Some(known) = lost {
             let gone = Known { boot: 0, ..known };
@@ -364,6 +386,38 @@ impl Checker {
             }
             None => Err(at.wrong(Invariant::Terminal, format!("{e:?} after {before:?}"))),
         }
+    }
+
+    /// Its agent has said so in this life, to the leader of the frame; of a node that is forgotten nothing holds.
+    fn condition_changed(
+        &mut self,
+        at: &Place,
+        frame: &Frame,
+        e: &v1::NodeConditionChanged,
+    ) -> Result<(), Violation> {
+        let known = self.nodes.now(&e.node);
+        let history = self.nodes.conditions.entry(e.node.clone()).or_default();
+        let mut of = history.last().map(|(_, of)| of.clone()).unwrap_or_default();
+        let before = of.remove(&e.condition);
+        if e.holds {
+            of.insert(e.condition.clone(), e.reason.clone());
+        }
+        let changes = before.as_ref() != of.get(&e.condition);
+        history.push((at.lsn, of.clone()));
+        at.rule(changes, Invariant::Terminal, || {
+            format!("{e:?} after {before:?}")
+        })?;
+        let forgotten = |node: &str| self.settings.forgotten(at).any(|(it, _)| it == node);
+        let goes = known.is_some_and(|known| !known.ready) && !e.holds && forgotten(&e.node);
+        let boot = known.filter(|known| known.ready).map(|known| known.boot);
+        let said = self.heard_by(frame).any(|h| {
+            h.node == e.node
+                && Some(h.boot) == boot
+                && h.conditions.get(&e.condition) == of.get(&e.condition)
+        });
+        at.rule(said || goes, Invariant::Outcome, || {
+            format!("nobody said {e:?} of {known:?}")
+        })
     }
 
     /// Nothing makes a lost one ready again but a registration.

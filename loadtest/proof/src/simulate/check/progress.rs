@@ -85,7 +85,7 @@ impl Checker {
             known.map_or(0, |it| it.amount)
         };
         let model = demand.may_use(&capacity.gpu_model);
-        let tolerated = |taint| rules.tolerations.iter().any(|it| tolerates(it, taint));
+        let tolerated = |taint: v1::Taint| rules.tolerations.iter().any(|it| tolerates(it, &taint));
         let mut taints = self
             .taints(node, capacity, at)
             .filter(|taint| taint.effect != PREFER_NO_SCHEDULE);
@@ -203,6 +203,26 @@ impl Checker {
             && !a.cancel_seen(end)
             && ready
             && rules.is_none_or(|rules| rules.numa != SINGLE_ZONE)
+    }
+
+    /// At rest: what an agent that is there names as its node's conditions holds, and nothing else does.
+    pub fn named_at_rest(
+        &self,
+        (node, boot): (&str, u64),
+        named: &BTreeMap<String, String>,
+    ) -> Result<(), Violation> {
+        let end = self.end();
+        let known = self.nodes.known(node, u64::MAX);
+        let there = known.is_some_and(|known| known.ready && known.boot == boot);
+        let to_go = self.settings.forgotten(&end).any(|(it, _)| it == node);
+        if !there || to_go || self.first_level_through == u64::MAX {
+            return Ok(());
+        }
+        let held = self.nodes.conditions(node, u64::MAX);
+        end.rule(held.eq(named.keys()), Invariant::Progress, || {
+            let held: Vec<&str> = self.nodes.conditions(node, u64::MAX).collect();
+            format!("{node} has {held:?}, and its agent says {named:?}")
+        })
     }
 
     /// At rest: nobody has a node that is not being cleared for him, and nobody waits for what is there.

@@ -6,10 +6,10 @@ use crate::simulate::{
     check::{Heartbeat, Invariant, Violation},
 };
 use ledger::{Inbox, InboxMessage, memory::Seeded};
-use node_heartbeat::domain::{Assignment, Command, Effect};
+use node_heartbeat::domain::{Assignment, Command, Conditions, Effect};
 use prost::Message;
 use schemas::v1;
-use std::{slice, sync::atomic::Ordering};
+use std::{collections::BTreeMap, slice, sync::atomic::Ordering};
 use vocab::{CellNo, Token};
 
 impl World {
@@ -44,9 +44,11 @@ impl World {
                     boot,
                     revision,
                     asks,
+                    ref conditions,
                 } => {
+                    let conditions = conditions.clone();
                     let request = asks.then(|| self.asks(index, &act));
-                    self.heartbeat(&name, boot, revision, request);
+                    self.heartbeat(&name, boot, revision, request, &conditions);
                 }
                 Act::Sync => {
                     let request = self.asks(index, &act);
@@ -76,14 +78,27 @@ impl World {
         }
     }
 
-    fn heartbeat(&mut self, name: &str, boot: u64, revision: u64, request: Option<u64>) {
+    fn heartbeat(
+        &mut self,
+        name: &str,
+        boot: u64,
+        revision: u64,
+        request: Option<u64>,
+        named: &BTreeMap<String, String>,
+    ) {
         let step = self.shared.step.load(Ordering::Relaxed);
         let node = token(name);
+        let reason = |reason: &String| (!reason.is_empty()).then(|| token(reason));
+        let conditions: Conditions = named
+            .iter()
+            .map(|(name, why)| (token(name), reason(why)))
+            .collect();
         let reached = self.tell_leaders(|_| Command::Heartbeat {
             node: node.clone(),
             boot,
             revision,
             request,
+            conditions: conditions.clone(),
         });
         for (process, clock_ms) in reached {
             self.checker.heard(Heartbeat {
@@ -92,6 +107,7 @@ impl World {
                 boot,
                 step,
                 clock_ms,
+                conditions: named.clone(),
             });
         }
     }

@@ -1,9 +1,10 @@
-//! What an operator says of a node: that it takes nothing new, that it is to be cleared, and taints beside its own.
+//! What is said of a node beside what it says when it registers. An operator: that it takes nothing new, that it is to be cleared,
+//! and taints. Its agent: conditions, by some of which it has taints.
 
 use super::{Fleet, KindNo, NodeNo};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use vocab::fact::{CordonSet, TaintsSet};
+use vocab::fact::{CordonSet, NodeConditionChanged, TaintsSet};
 use vocab::{NodeCapacity, Taint, TaintEffect, Token};
 
 /// It may come before its node.
@@ -16,6 +17,8 @@ pub struct Word {
     /// So many of its allocations are on their way out at once, at the most; 0: all.
     pub at_once: u32,
     taints: Vec<Taint>,
+    /// By what holds of it.
+    pressures: Vec<Taint>,
     /// Those of the taints that the node does not have itself.
     added: Vec<Taint>,
 }
@@ -30,6 +33,7 @@ enum Stored {
         drain: bool,
         at_once: u32,
         taints: Vec<Taint>,
+        pressures: Vec<Taint>,
         added: Vec<Taint>,
     },
 }
@@ -47,12 +51,14 @@ impl From<Stored> for Word {
                 drain,
                 at_once,
                 taints,
+                pressures,
                 added,
             } => Self {
                 cordoned,
                 drain,
                 at_once,
                 taints,
+                pressures,
                 added,
             },
         }
@@ -66,9 +72,11 @@ impl From<Word> for Stored {
             drain,
             at_once,
             taints,
+            pressures,
             added,
         } = word;
-        match (cordoned, drain || at_once > 0 || !taints.is_empty()) {
+        let plain = !drain && at_once == 0 && taints.is_empty() && pressures.is_empty();
+        match (cordoned, !plain) {
             (false, false) => Self::Nothing,
             (true, false) => Self::Cordoned,
             _ => Self::More {
@@ -76,6 +84,7 @@ impl From<Word> for Stored {
                 drain,
                 at_once,
                 taints,
+                pressures,
                 added,
             },
         }
@@ -90,7 +99,7 @@ impl Word {
     }
 
     fn beside(&self, own: &[Taint]) -> Vec<Taint> {
-        let taints = self.taints.iter();
+        let taints = self.taints.iter().chain(&self.pressures);
         taints
             .filter(|taint| !own.contains(taint))
             .cloned()
@@ -117,10 +126,26 @@ impl Fleet {
     }
 
     pub fn set_taints(&mut self, set: &TaintsSet) {
-        let mut word = self.words.remove(&set.node).unwrap_or_default();
+        self.taint(&set.node, |word| word.taints.clone_from(&set.taints));
+    }
+
+    /// Whether anything depends on it.
+    pub fn set_condition(&mut self, fact: &NodeConditionChanged) -> bool {
+        let Some(taint) = fact.taint() else {
+            return false;
+        };
+        self.taint(&fact.node, |word| {
+            word.pressures.retain(|it| *it != taint);
+            word.pressures.extend(fact.holds.then_some(taint));
+        });
+        true
+    }
+
+    fn taint(&mut self, name: &Token, change: impl FnOnce(&mut Word)) {
+        let mut word = self.words.remove(name).unwrap_or_default();
         let before = std::mem::take(&mut word.added);
-        word.taints.clone_from(&set.taints);
-        if let Some(node) = self.find(&set.node) {
+        change(&mut word);
+        if let Some(node) = self.find(name) {
             let old = self.node(node).kind;
             let mut capacity = self.kind(old).clone();
             capacity.taints.retain(|taint| !before.contains(taint));
@@ -133,7 +158,7 @@ impl Fleet {
             self.composition.0 += 1;
             self.gained(node);
         }
-        self.keep(&set.node, word);
+        self.keep(name, word);
     }
 
     fn keep(&mut self, name: &Token, word: Word) {
@@ -142,7 +167,7 @@ impl Fleet {
         }
     }
 
-    /// The capacity as it counts: with the operator's taints.
+    /// The capacity as it counts: with the taints of others' words.
     pub(super) fn as_said<'a>(
         &mut self,
         name: &Token,
@@ -192,6 +217,7 @@ mod tests {
             drain: true,
             at_once: 2,
             taints: vec![taint.clone()],
+            pressures: vec![taint.clone()],
             added: vec![taint],
             ..cordoned.clone()
         };

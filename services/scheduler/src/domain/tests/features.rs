@@ -469,6 +469,52 @@ fn a_taint_of_the_node_itself_stays_when_an_operators_goes() {
 }
 
 #[test]
+fn a_node_under_pressure_takes_nothing_new_and_keeps_what_it_has() {
+    for condition in ["MemoryPressure", "DiskPressure", "NetworkUnavailable"] {
+        let mut w = World::new();
+        w.nodes(&["n"]);
+        let before = w.submit("t", 1, job(1, 1));
+        w.settle();
+        w.condition("n", condition, true);
+        // The other one goes by itself.
+        w.admin(taint("n", &[TaintEffect::PreferNoSchedule]));
+        w.admin(taint("n", &[]));
+        let new = w.submit("t", 1, job(1, 1));
+        let toleration = Toleration {
+            key: Some(token(condition)),
+            value: None,
+        };
+        let rules = PlacementRules {
+            tolerations: vec![toleration],
+            ..PlacementRules::default()
+        };
+        let tolerant = w.submit("t", 1, ruled(job(1, 1), rules));
+        w.settle();
+        assert_eq!((w.on_nodes(&before), w.on_nodes(&new)), (1, 0));
+        assert_eq!(w.on_nodes(&tolerant), 1);
+        assert_eq!(w.reason(new[0]), "no_node_matches");
+        assert_eq!(again(&w.state), w.state);
+        // A new life of the node has it, too.
+        w.node("n", 2, capacity(8, 64, 0));
+        w.settle();
+        assert_eq!(w.on_nodes(&new), 0);
+        w.condition("n", condition, false);
+        w.settle();
+        assert_eq!(w.on_nodes(&new), 1);
+    }
+}
+
+#[test]
+fn a_condition_of_another_name_keeps_nobody_away() {
+    let mut w = World::new();
+    w.nodes(&["n"]);
+    w.condition("n", "GpuXid", true);
+    let new = w.submit("t", 1, job(1, 1));
+    w.settle();
+    assert_eq!(w.on_nodes(&new), 1);
+}
+
+#[test]
 fn preferred_nodes_go_first_and_others_when_there_is_no_other_room() {
     let mut w = World::new();
     for (name, disk) in [("a", "hdd"), ("b", "ssd"), ("c", "hdd")] {

@@ -20,9 +20,9 @@ use vocab::fact::{
     AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
     AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationStarted,
     AllocationStopping, AllocationWaiting, CancelDecided, CancelRequested, CordonSet,
-    JobSetCancelDecided, JobSetCancelRequested, NodeLost, NodeReady, NodeRegistered, NodeSuspected,
-    PriorityClassSet, PriorityDecided, PriorityRequested, QueueSet, QuotaReclaimed, QuotaReserved,
-    ReservationDecided, RunReported, SchedulingSet,
+    JobSetCancelDecided, JobSetCancelRequested, NodeConditionChanged, NodeLost, NodeReady,
+    NodeRegistered, NodeSuspected, PriorityClassSet, PriorityDecided, PriorityRequested, QueueSet,
+    QuotaReclaimed, QuotaReserved, ReservationDecided, RunReported, SchedulingSet,
 };
 use vocab::{
     AdminChange, AllocationSpec, EndCause, Event, Gang, GpuRequest, Lsn, ModelGrant, NodeCapacity,
@@ -204,6 +204,15 @@ impl World {
             node: token(name),
             incarnation: 1,
             last_seen: Millis(0),
+        }));
+    }
+
+    pub fn condition(&mut self, name: &str, condition: &str, holds: bool) {
+        self.observe(Event::NodeConditionChanged(NodeConditionChanged {
+            node: token(name),
+            condition: token(condition),
+            holds,
+            reason: None,
         }));
     }
 
