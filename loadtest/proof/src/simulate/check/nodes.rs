@@ -191,7 +191,10 @@ impl Checker {
                 }
                 Kind::NodeLost(e) => {
                     let rest = kinds[index + 1..].iter().map(|(_, kind)| *kind);
-                    let next = rest.skip_while(|kind| matches!(kind, Kind::NodeForgotten(_)));
+                    let ends = |kind: &&Kind| {
+                        matches!(kind, Kind::NodeForgotten(_) | Kind::NodeConditionChanged(_))
+                    };
+                    let next = rest.skip_while(ends);
                     let again = match next.into_iter().next() {
                         Some(Kind::NodeRegistered(n)) => {
                             n.node == e.node && n.incarnation > e.incarnation
@@ -410,8 +413,11 @@ impl Checker {
         let forgotten = |node: &str| self.settings.forgotten(at).any(|(it, _)| it == node);
         let goes = known.is_some_and(|known| !known.ready) && !e.holds && forgotten(&e.node);
         let boot = known.filter(|known| known.ready).map(|known| known.boot);
-        let said = self.heard_by(frame).any(|h| {
-            h.node == e.node
+        // It may have been heard in the step of the draft itself.
+        let process = process_of(&frame.leader);
+        let said = self.nodes.heard.iter().any(|h| {
+            Some(h.process) == process
+                && h.node == e.node
                 && Some(h.boot) == boot
                 && h.conditions.get(&e.condition) == of.get(&e.condition)
         });
