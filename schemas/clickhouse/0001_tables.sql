@@ -12,6 +12,7 @@ CREATE TABLE IF NOT EXISTS ledger_ranges (
     quota_denials UInt64 COMMENT 'Rows of the range in that table.',
     node_transfers UInt64 COMMENT 'Rows of the range in that table.',
     node_capacities UInt64 COMMENT 'Rows of the range in that table.',
+    node_conditions UInt64 COMMENT 'Rows of the range in that table.',
     rates UInt64 COMMENT 'Rows of the range in that table.',
     budgets UInt64 COMMENT 'Rows of the range in that table.',
     closed_periods UInt64 COMMENT 'Rows of the range in that table.',
@@ -200,6 +201,20 @@ ENGINE = MergeTree
 ORDER BY (node, incarnation, lsn, event_index, part)
 SETTINGS non_replicated_deduplication_window = 10000, max_suspicious_broken_parts = 1000000
 COMMENT 'What the nodes have in all, from a moment on: at every moment, allocated, reserved, idle, cordoned and unavailable of the node add up to it.';
+
+CREATE TABLE IF NOT EXISTS node_conditions (
+    lsn UInt64 COMMENT 'Where in the ledger the event is.',
+    event_index UInt32 COMMENT 'Of the event among those of its frame.',
+    node LowCardinality(String) COMMENT 'What it is of.',
+    condition LowCardinality(String) COMMENT 'Ready, by the cell''s judgement; or what its agent names: MemoryPressure, DiskPressure, NetworkUnavailable, or a name of the site''s own.',
+    status LowCardinality(String) COMMENT 'true, false or unknown. Of Ready, unknown is a node that was silent for half a lease.',
+    reason LowCardinality(String) COMMENT 'Of Ready: registered, heard, silent, lost or forgotten. Of others what the agent says; empty when it says nothing.',
+    at DateTime64(3, 'UTC') COMMENT 'From when on.'
+)
+ENGINE = MergeTree
+ORDER BY (node, condition, lsn, event_index)
+SETTINGS non_replicated_deduplication_window = 10000, max_suspicious_broken_parts = 1000000
+COMMENT 'When what began to hold of which node, and when it did not any more. The view node_condition_history says until when.';
 
 CREATE TABLE IF NOT EXISTS rates (
     lsn UInt64 COMMENT 'Where in the ledger the event is.',

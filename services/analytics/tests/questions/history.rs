@@ -2,14 +2,14 @@
 
 use crate::{
     common::{Database, Journal, operation, token},
-    plan::{AWAY, Asked, BEGIN, BUDGETS, CLOSED, END, KNOWN, PLACES, PRICES, Plan, Wait},
+    plan::{AWAY, Asked, BEGIN, BUDGETS, CLOSED, END, KNOWN, NAMED, PLACES, PRICES, Plan, Wait},
 };
 use analytics::store::Store;
 use std::{collections::BTreeMap, error::Error};
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationPreempted, AllocationRequested,
-    AllocationRequeued, AllocationStarted, AllocationWaiting, BudgetSet, CordonSet, NodeLost,
-    NodeReady, NodeRegistered, PeriodClosed, QuotaDenied, RateSet,
+    AllocationRequeued, AllocationStarted, AllocationWaiting, BudgetSet, CordonSet,
+    NodeConditionChanged, NodeLost, NodeReady, NodeRegistered, PeriodClosed, QuotaDenied, RateSet,
 };
 use vocab::{
     Account, AdminChange, AllocationNo, AllocationSpec, Budget, BudgetOf, Event, Gang, GpuRequest,
@@ -194,6 +194,18 @@ fn nodes(script: &mut Script) {
                 script.event(away.until, 0, registered(place, incarnation + 1));
             }
             false => script.event(away.until, 0, NodeReady { node, incarnation }),
+        }
+    }
+    for named in &NAMED {
+        let moments = [Some((named.from, true)), named.until.map(|at| (at, false))];
+        for (at, holds) in moments.into_iter().flatten() {
+            let changed = NodeConditionChanged {
+                node: token(named.node),
+                condition: token(named.condition),
+                holds,
+                reason: some(named.reason).filter(|_| holds),
+            };
+            script.event(at, 0, changed);
         }
     }
 }

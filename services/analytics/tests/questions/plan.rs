@@ -62,6 +62,41 @@ const fn away(node: &'static str, from: i64, until: i64, lost: bool, anew: bool)
     }
 }
 
+/// What an agent says of its node, from when until when; none: it still holds.
+pub struct Named {
+    pub node: &'static str,
+    pub condition: &'static str,
+    pub reason: &'static str,
+    pub from: i64,
+    pub until: Option<i64>,
+}
+
+pub const NAMED: [Named; 3] = [
+    Named {
+        node: "h3",
+        condition: "DiskPressure",
+        reason: "full",
+        from: OCTOBER + 9 * DAY_MS + 17,
+        until: Some(OCTOBER + 10 * DAY_MS + 18),
+    },
+    // It goes on while the node is lost.
+    Named {
+        node: "c1",
+        condition: "GpuXid",
+        reason: "",
+        from: OCTOBER + 12 * DAY_MS + 4_000_000,
+        until: None,
+    },
+    // Before all that is asked about.
+    Named {
+        node: "l1",
+        condition: "MemoryPressure",
+        reason: "full",
+        from: OCTOBER + 1000,
+        until: Some(OCTOBER + 2000),
+    },
+];
+
 pub const AWAY: [Away; 6] = [
     away(
         "h1",

@@ -3,7 +3,7 @@
 use crate::{
     Answer,
     answer::{Cell, hours, milli_hours, money, percent, rows, when},
-    plan::{KNOWN, PLACES, Run},
+    plan::{AWAY, KNOWN, NAMED, PLACES, Run},
     row,
     truth::{
         Free, Line, Span, Truth, group, list, lost, per_unit_hour, price, quantile, rounded, units,
@@ -153,6 +153,33 @@ pub const ANSWERS: &[Answer] = &[
             rows(nodes, |(node, [all, lost])| {
                 let available = 100.0 * (all - lost) as f64 / all as f64;
                 row![node, all, lost, hours(available)]
+            })
+        },
+    },
+    Answer {
+        question: "What was wrong with which node, and when?",
+        with: &[FROM, UNTIL],
+        expect: |truth| {
+            let known = truth.within(FROM_MS, KNOWN);
+            let nodes: BTreeSet<&str> = known.map(|span| PLACES[span.place].name).collect();
+            let lost = AWAY.iter().filter(|away| away.lost);
+            let lost = lost.map(|it| (it.node, it.from, "Ready", "lost", Some(it.until)));
+            let named = NAMED.iter();
+            let named = named.map(|it| (it.node, it.from, it.condition, it.reason, it.until));
+            let overlaps = |until: Option<i64>| until.is_none_or(|until| until > FROM_MS);
+            let mut held: Vec<_> = lost
+                .chain(named)
+                .filter(|(node, _, _, _, until)| nodes.contains(node) && overlaps(*until))
+                .collect();
+            held.sort_unstable();
+            rows(held, |(node, from, condition, reason, until)| {
+                row![
+                    node,
+                    condition,
+                    reason,
+                    when::millis(from),
+                    until.map(when::millis)
+                ]
             })
         },
     },
