@@ -123,6 +123,11 @@ impl Subjects {
         self.stream("EVENT")
     }
 
+    /// Key-value bucket of the last heartbeat of each node, by its name.
+    pub fn heartbeat_bucket(&self) -> String {
+        self.stream("HEARTBEAT")
+    }
+
     /// Object store bucket of the snapshots.
     pub fn snapshot_bucket(&self) -> String {
         self.stream("SNAPSHOT")

@@ -253,6 +253,11 @@ pub fn streams() -> Vec<Stream> {
             "every decision, for ever",
         ),
         stream(
+            "heartbeat_bucket",
+            s.heartbeat_bucket(),
+            "a key-value store in memory: the last heartbeat of each node, by its name, for 40 s",
+        ),
+        stream(
             "snapshot_bucket",
             s.snapshot_bucket(),
             "an object store: snapshots of the services' states",
