@@ -20,6 +20,15 @@ STREAMS = {
 LEDGER = f"APPORTION_{CELL}_LEDGER"
 BUCKET = f"APPORTION_{CELL}_SNAPSHOT"
 SNAPSHOT = f"OBJ_{BUCKET}"
+HEARTBEATS = f"{PREFIX}.node.*.heartbeat"
+HEARTBEAT_BUCKET = f"APPORTION_{CELL}_HEARTBEAT"
+# As `apportion cell init` makes it.
+HEARTBEAT = {
+    "name": f"KV_{HEARTBEAT_BUCKET}", "subjects": [HEARTBEATS], "storage": "memory", "max_msgs_per_subject": 1,
+    "subject_transform": {"src": HEARTBEATS, "dest": f"$KV.{HEARTBEAT_BUCKET}.{{{{wildcard(1)}}}}"},
+    "max_age": 40 * 10**9, "max_msg_size": 4096, "no_ack": True, "allow_direct": True, "duplicate_window": 10**8,
+}
+ALL = (*STREAMS, SNAPSHOT, HEARTBEAT["name"])
 WRITERS = ("admission", "quota", "scheduler", "node-heartbeat")
 SERVICES = (*WRITERS, "analytics")
 # Of a tenant: connections of the account, and subscriptions of one connection.
@@ -42,7 +51,7 @@ STORES = {
     "analytics": (snapshot("projection-analytics"),),
     "operator": (f"{PREFIX}.admin",),
     "bus": tuple(f"{PREFIX}.ledger.{writer}" for writer in WRITERS),
-    "fleet": (f"{PREFIX}.node.n1.report",),
+    "fleet": (f"{PREFIX}.node.n1.report", f"{PREFIX}.node.n1.heartbeat"),
     "tenant:tenant-a": (f"{PREFIX}.ingress.tenant-a",),
 }
 # The agents are one user, which hears itself.
@@ -94,10 +103,12 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
             for name, subjects in STREAMS.items():
                 await js.add_stream(name=name, subjects=subjects)
             await js.create_object_store(bucket=BUCKET)
+            made = await ask(bus, f"STREAM.CREATE.{HEARTBEAT['name']}", HEARTBEAT)
+            self.assertNotIn("error", made)
 
     async def asyncTearDown(self):
         async with self.server.connect("bus") as bus:
-            for name in (*STREAMS, SNAPSHOT):
+            for name in ALL:
                 await bus.jetstream().delete_stream(name)
 
     async def messages(self, kind):
@@ -232,6 +243,42 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
             await until(lambda: beats.messages and assigned.messages)
             self.assertEqual((beats.data, assigned.data), ([b"beat"], [b"run"]))
 
+    async def test_the_last_heartbeat_of_each_node_is_kept_and_only_node_heartbeat_answers(self):
+        async with self.server.connect("node-heartbeat") as door, self.server.connect("fleet") as fleet, \
+                self.server.connect("analytics") as analytics, self.server.connect("operator") as operator:
+            async def answer(message):
+                await message.respond(b"renewed")
+
+            await door.subscribe(HEARTBEATS, cb=answer)
+            await settle(door)
+            heard, answers = await listen(analytics, HEARTBEATS), await listen(fleet, "_INBOX.answers")
+            # The last one is too large to be kept.
+            beats = [("n1", b"one"), ("n2", b"two"), ("n1", b"three"), ("n2", b"x" * 4097)]
+            for node, beat in beats:
+                await fleet.publish(f"{PREFIX}.node.{node}.heartbeat", beat, reply="_INBOX.answers")
+            await until(lambda: len(answers.messages) == len(beats) == len(heard.messages))
+            bucket = await operator.jetstream().key_value(HEARTBEAT_BUCKET)
+            self.assertEqual([(await bucket.get(node)).value for node in ("n1", "n2")], [b"three", b"two"])
+            # Who hears them besides cannot answer.
+            await analytics.publish(heard.messages[0].reply, b"forged")
+            for client in (analytics, fleet):
+                await settle(client)
+            self.assertEqual(answers.data, [b"renewed"] * len(beats))
+            # Nobody writes the bucket, and who may not look into it is not told.
+            for user in ("operator", "bus", "fleet", "node-heartbeat", "analytics"):
+                async with self.server.connect(user) as client:
+                    await client.publish(f"$KV.{HEARTBEAT_BUCKET}.n1", b"forged")
+                    await settle(client)
+                    await until(lambda: len(client.refusals) == 1)
+            for user in ("tenant:tenant-a", "fleet"):
+                async with self.server.connect(user) as client:
+                    for subject in (f"$JS.API.DIRECT.GET.{HEARTBEAT['name']}.$KV.{HEARTBEAT_BUCKET}.n1",
+                                    f"$JS.API.STREAM.INFO.{HEARTBEAT['name']}"):
+                        await client.publish(subject, b"", reply="_INBOX.x")
+                    await settle(client)
+                    await until(lambda: len(client.refusals) == 2)
+            self.assertEqual((await bucket.get("n1")).value, b"three")
+
     async def test_a_service_writes_its_own_ledger_subject_only(self):
         async with self.server.connect("quota") as quota:
             ack = await quota.jetstream().publish(f"{PREFIX}.ledger.quota", b"frame")
@@ -297,7 +344,7 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
     async def test_only_the_operator_of_the_bus_changes_streams(self):
         changes = [f"{verb}.{name}" for verb in ("CREATE", "UPDATE", "DELETE", "PURGE", "MSG.DELETE", "SNAPSHOT",
                                                  "RESTORE", "PEER.REMOVE", "LEADER.STEPDOWN")
-                   for name in (*STREAMS, SNAPSHOT)]
+                   for name in ALL]
         # Doors and feeds are purged by who reads or makes them, snapshots by who saves them.
         own = {"admission": {f"PURGE.APPORTION_{CELL}_{name}" for name in ("INGRESS", "EVENT")},
                "node-heartbeat": {f"PURGE.APPORTION_{CELL}_REPORT"}}
@@ -312,7 +359,7 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
                 await settle(client)
                 await until(lambda: len(client.refusals) == len(foreign))
         async with self.server.connect("operator") as operator:
-            for name in (*STREAMS, SNAPSHOT):
+            for name in ALL:
                 await operator.jetstream().stream_info(name)
         async with self.server.connect("bus") as bus:
             js = bus.jetstream()
@@ -336,8 +383,8 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
                    f"{PREFIX}.ingress.tenant-a", f"{PREFIX}.ingress.tenant-b", f"{PREFIX}.admin",
                    f"{PREFIX}.node.n1.report", f"{PREFIX}.event.tenant-a.job", snapshot("quota"),
                    snapshot("projection-analytics"), f"{PREFIX}.node.n1.assign", f"{PREFIX}.reply.tenant-b.r1",
-                   *(f"$JS.API.STREAM.DELETE.{name}" for name in (*STREAMS, SNAPSHOT)),
-                   *(f"$JS.API.STREAM.PURGE.{name}" for name in (*STREAMS, SNAPSHOT) if self.apart)]
+                   *(f"$JS.API.STREAM.DELETE.{name}" for name in ALL),
+                   *(f"$JS.API.STREAM.PURGE.{name}" for name in ALL if self.apart)]
         async with self.server.connect("quota") as quota, self.server.connect("node-heartbeat") as door, \
                 self.server.connect("admission") as admission, self.server.connect("tenant:tenant-a") as tenant, \
                 self.server.connect("fleet") as fleet, self.server.connect("tenant:tenant-b") as other:
@@ -379,14 +426,14 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
         """What each stream holds, by subject."""
         found = {}
         async with self.server.connect("bus") as bus:
-            for name in (*STREAMS, SNAPSHOT):
+            for name in ALL:
                 info = await ask(bus, f"STREAM.INFO.{name}", {"subjects_filter": ">"})
                 found[name] = info.get("error") or info["state"].get("subjects")
         return found
 
     async def misuse(self, client, stores, target):
         """Everything that may make the server publish on a subject."""
-        for name in (*STREAMS, SNAPSHOT):
+        for name in ALL:
             async def api(what, body, reply=target):
                 await client.publish(f"$JS.API.{what}", json.dumps(body).encode() if body else b"", reply=reply)
 

@@ -113,6 +113,7 @@ fn good_request() -> Vec<u8> {
 fn beyond_a_tenant(suite: &Suite) -> Vec<String> {
     let s = &suite.subjects;
     let (ledger, ingress, event) = (s.ledger_stream(), s.ingress_stream(), s.event_stream());
+    let heartbeats = s.heartbeat_bucket();
     let mut subjects = vec![
         s.ingress("tenant-b"),
         s.admin(),
@@ -140,6 +141,9 @@ fn beyond_a_tenant(suite: &Suite) -> Vec<String> {
         format!("$JS.API.DIRECT.GET.{event}"),
         format!("$JS.ACK.{ingress}.x.1.1.1.1.1"),
         format!("$O.{}.C.x", s.snapshot_bucket()),
+        format!("$KV.{heartbeats}.n1"),
+        format!("$JS.API.STREAM.INFO.KV_{heartbeats}"),
+        format!("$JS.API.DIRECT.GET.KV_{heartbeats}.$KV.{heartbeats}.n1"),
         "$JS.API.INFO".to_owned(),
         "$SYS.REQ.SERVER.PING".to_owned(),
         "elsewhere".to_owned(),

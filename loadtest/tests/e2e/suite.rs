@@ -571,13 +571,15 @@ impl Suite {
         })
         .await;
         let maker = async_nats::jetstream::new(self.servers.nats("bus").await);
-        let bucket = format!("OBJ_{}", self.subjects.snapshot_bucket());
+        let snapshots = format!("OBJ_{}", self.subjects.snapshot_bucket());
+        let heartbeats = format!("KV_{}", self.subjects.heartbeat_bucket());
         for stream in [
             self.subjects.ledger_stream(),
             self.subjects.ingress_stream(),
             self.subjects.report_stream(),
             self.subjects.event_stream(),
-            bucket,
+            snapshots,
+            heartbeats,
         ] {
             // A test of the boot makes only some of them.
             let _ = maker.delete_stream(stream).await;

@@ -2,7 +2,10 @@
 
 use async_nats::jetstream::{
     self, object_store,
-    stream::{Compression, Config, DiscardPolicy, PersistenceMode, RetentionPolicy, StorageType},
+    stream::{
+        Compression, Config, DiscardPolicy, PersistenceMode, RetentionPolicy, StorageType,
+        SubjectTransform,
+    },
 };
 use schemas::subjects::Subjects;
 use std::{collections::HashMap, time::Duration};
@@ -15,6 +18,9 @@ const INBOX_BACKLOG_MAX: i64 = 4096;
 const INBOX_MESSAGE_MAX: i32 = 96 << 10;
 /// What the tenants' event feeds may hold, oldest out first. The ledger keeps everything; the feed is a copy.
 const EVENT_BYTES_MAX: i64 = 4 << 30;
+/// How long a node's last heartbeat is kept, and the largest that is. A node that was silent for so long has no lease any more.
+const HEARTBEAT_AGE_MAX: Duration = Duration::from_secs(40);
+const HEARTBEAT_BYTES_MAX: i32 = 4 << 10;
 
 /// Under this name the ledger stream says how long a slot is.
 const SLOT_MS: &str = "apportion_slot_ms";
@@ -175,6 +181,33 @@ fn event_config(subjects: &Subjects, replicas: usize) -> Config {
     }
 }
 
+/// The servers fill a key-value bucket with what goes past anyway: the value of a node's name is its last heartbeat.
+fn heartbeat_config(subjects: &Subjects) -> Config {
+    let bucket = subjects.heartbeat_bucket();
+    let heartbeats = subjects.node("*", "heartbeat");
+    Config {
+        name: format!("KV_{bucket}"),
+        subjects: vec![heartbeats.clone()],
+        subject_transform: Some(SubjectTransform {
+            source: heartbeats,
+            destination: format!("$KV.{bucket}.{{{{wildcard(1)}}}}"),
+        }),
+        retention: RetentionPolicy::Limits,
+        // The next heartbeat of each node fills it again, so one copy in memory is enough, and none waits for a majority.
+        storage: StorageType::Memory,
+        num_replicas: 1,
+        discard: DiscardPolicy::Old,
+        max_messages_per_subject: 1,
+        max_age: HEARTBEAT_AGE_MAX,
+        max_message_size: HEARTBEAT_BYTES_MAX,
+        duplicate_window: Duration::from_millis(100),
+        // The answer to a heartbeat is node-heartbeat's alone.
+        no_ack: true,
+        allow_direct: true,
+        ..Config::default()
+    }
+}
+
 /// Creates what is missing. A stream that exists with other settings, and so a ledger with slots of another length, is left
 /// alone and reported.
 pub async fn init(
@@ -203,6 +236,7 @@ pub async fn init(
             replicas,
         ),
         event_config(subjects, replicas),
+        heartbeat_config(subjects),
     ];
     for config in configs {
         let stream = config.name.clone();

@@ -87,14 +87,16 @@ enum Stream {
     Report,
     Event,
     Snapshot,
+    Heartbeat,
 }
 
-const STREAMS: [Stream; 5] = [
+const STREAMS: [Stream; 6] = [
     Stream::Ledger,
     Stream::Ingress,
     Stream::Report,
     Stream::Event,
     Stream::Snapshot,
+    Stream::Heartbeat,
 ];
 
 /// A subject of another account.
@@ -324,12 +326,17 @@ fn read_and_purge(name: &str) -> Vec<String> {
     [read(name), purge(name)].concat()
 }
 
+/// Whatever is kept of a subject, from any copy of the stream.
+fn look_up(name: &str) -> String {
+    api("DIRECT.GET", &format!("{name}.>"))
+}
+
 /// The client library has snapshots pushed to it, with flow control, and looks for them by direct reads.
 fn read_snapshots(name: &str) -> Vec<String> {
     let mut subjects = read(name);
     subjects.extend([
         api("DIRECT.GET", name),
-        api("DIRECT.GET", &format!("{name}.>")),
+        look_up(name),
         format!("$JS.FC.{name}.>"),
     ]);
     subjects
@@ -372,6 +379,8 @@ impl Names {
             Stream::Event => self.subjects.event_stream(),
             // An object store.
             Stream::Snapshot => format!("OBJ_{}", self.subjects.snapshot_bucket()),
+            // A key-value store.
+            Stream::Heartbeat => format!("KV_{}", self.subjects.heartbeat_bucket()),
         }
     }
 
@@ -383,7 +392,25 @@ impl Names {
             Stream::Report => "REPORT",
             Stream::Event => "EVENT",
             Stream::Snapshot => "SNAPSHOT",
+            Stream::Heartbeat => "HEARTBEAT",
         }
+    }
+
+    /// What a stream is filled with that nobody publishes in its account: the nodes' heartbeats go to node-heartbeat, and what
+    /// is heard of them besides says nothing to the node.
+    fn hears(&self, stream: Stream) -> Vec<Crossing> {
+        match stream {
+            Stream::Heartbeat => crossings(NODES, [self.heartbeats()]),
+            Stream::Ledger
+            | Stream::Ingress
+            | Stream::Report
+            | Stream::Event
+            | Stream::Snapshot => Vec::new(),
+        }
+    }
+
+    fn heartbeats(&self) -> String {
+        self.subjects.node("*", "heartbeat")
     }
 
     /// Parts of a snapshot have random names, so that anybody's can be written. What makes a snapshot of them is a
@@ -438,6 +465,9 @@ fn service(names: &Names, name: &str) -> Party {
         // What a run has written, which its node's agent has.
         to.call(NODES, [s.node("*", "logs")]);
     }
+    if name == "analytics" {
+        to.hear(NODES, [names.heartbeats()]);
+    }
     for (_, verbs) in QUERIES.iter().filter(|(service, _)| *service == name) {
         answers.extend(verbs.iter().map(|verb| s.query("*", verb)));
     }
@@ -457,6 +487,7 @@ fn operator(names: &Names) -> Party {
     }
     to.ask(Stream::Ledger, read);
     to.read_snapshots();
+    to.ask(Stream::Heartbeat, |name| vec![look_up(name)]);
     to.store(Stream::Ingress, [s.admin()]);
     to.query("*");
     // Answers to the operators come under a tenant name that no tenant may have.
@@ -543,21 +574,33 @@ fn parties(names: &Names, tenants: &[String]) -> Vec<Party> {
 /// All accounts but the system's.
 pub fn accounts(cell: &str, tenants: &[String]) -> Vec<Account> {
     let names = Names::new(cell);
+    let with = |tenants: &[String]| {
+        let mut all = stream_accounts(&names);
+        all.extend(parties(&names, tenants).into_iter().map(|p| p.account));
+        all
+    };
     // What any tenant needs is exported for all, so that another tenant changes no account but its own.
-    let anybody = parties(&names, &["*".to_owned()]);
-    let mut all: Vec<Account> = unique(STREAMS.map(|stream| names.account(stream)).to_vec())
-        .into_iter()
-        .map(|name| Account {
-            name: name.to_owned(),
-            jetstream: true,
-            ..Account::default()
-        })
-        .collect();
-    all.extend(parties(&names, tenants).into_iter().map(|p| p.account));
+    let anybody = with(&["*".to_owned()]);
+    let mut all = with(tenants);
     for account in &mut all {
         account.exports = exports(&anybody, &account.name);
     }
     all
+}
+
+fn stream_accounts(names: &Names) -> Vec<Account> {
+    let account = |name: &str| Account {
+        name: name.to_owned(),
+        jetstream: true,
+        hears: STREAMS
+            .into_iter()
+            .filter(|stream| names.account(*stream) == name)
+            .flat_map(|stream| names.hears(stream))
+            .collect(),
+        ..Account::default()
+    };
+    let accounts = unique(STREAMS.map(|stream| names.account(stream)).to_vec());
+    accounts.into_iter().map(account).collect()
 }
 
 /// Whoever connects by creds that the operator of the bus hands out.
@@ -587,11 +630,11 @@ pub fn users(cell: &str, tenants: &[String], simulated_fleet: bool) -> Vec<User>
 pub const CLAIMS_UPDATE: &str = "$SYS.REQ.CLAIMS.UPDATE";
 pub const CLAIMS_DELETE: &str = "$SYS.REQ.CLAIMS.DELETE";
 
-/// What parties use of an account. Of two of which one contains the other only the wider: the server refuses both, and a
+/// What others use of an account. Of two of which one contains the other only the wider: the server refuses both, and a
 /// token says which part of it is meant.
-fn exports(parties: &[Party], account: &str) -> Vec<Export> {
+fn exports(others: &[Account], account: &str) -> Vec<Export> {
     let of = |crossings: fn(&Account) -> &[Crossing]| {
-        let all = parties.iter().flat_map(|party| crossings(&party.account));
+        let all = others.iter().flat_map(crossings);
         let here = all.filter(|crossing| crossing.account == account);
         widest(unique(
             here.map(|crossing| crossing.subject.clone()).collect(),
