@@ -3,6 +3,7 @@
 mod capacity;
 mod join;
 mod settings;
+mod vitals;
 mod work;
 
 use crate::{
@@ -29,6 +30,7 @@ use std::{
     time::Duration,
 };
 use uuid::Uuid;
+use vitals::Sampler;
 use vocab::{Refusal, Rule, Token};
 use wire::Message as _;
 
@@ -201,6 +203,7 @@ struct Agent {
     /// Those that are over, the oldest first, with their ends.
     kept: VecDeque<(RunKey, i64)>,
     draining: bool,
+    sampler: Sampler,
     health: ComponentHandle,
     metrics: Instruments,
 }
@@ -259,6 +262,7 @@ impl Agent {
             logs: BTreeMap::new(),
             kept: VecDeque::new(),
             draining: false,
+            sampler: Sampler::new(ctx.settings.state_dir.clone()),
             health: ctx.health.component("lease"),
             metrics,
         };
@@ -497,18 +501,21 @@ impl Agent {
         if matches!(self.outbox.front(), Some(Said::Register)) {
             return;
         }
-        let beat = v1::Heartbeat {
-            boot: self.plan.boot(),
-            revision: self.plan.revision(),
-            ..v1::Heartbeat::default()
-        };
+        let (boot, revision) = (self.plan.boot(), self.plan.revision());
         let subject = self.subjects.node(self.node.as_str(), "heartbeat");
-        let answer = self.request(subject, beat.encode_to_vec());
-        let sent = Moment::now();
+        let (sampler, runs) = (self.sampler.clone(), self.plan.running().count());
+        let client = self.client.clone();
         let renewed = async move {
-            let renewed = answer
-                .await
-                .and_then(|answer| v1::LeaseRenewed::decode(answer).ok());
+            let vitals = sampler.sample(runs).await;
+            let beat = v1::Heartbeat {
+                boot,
+                revision,
+                sample: vitals.map(|vitals| vitals.sample),
+                ..v1::Heartbeat::default()
+            };
+            let sent = Moment::now();
+            let answer = request(client, subject, beat.encode_to_vec()).await;
+            let renewed = answer.and_then(|answer| v1::LeaseRenewed::decode(answer).ok());
             (sent, renewed)
         };
         self.beating = Some(renewed.boxed());
@@ -516,26 +523,13 @@ impl Agent {
 
     fn sync(&mut self, after: Duration) {
         let subject = self.subjects.node(self.node.as_str(), "sync");
-        let answer = self.request(subject, Vec::new());
+        let client = self.client.clone();
         let list = async move {
             tokio::time::sleep(after).await;
-            let list = answer.await;
+            let list = request(client, subject, Vec::new()).await;
             list.and_then(|list| v1::AssignmentList::decode(list).ok())
         };
         self.syncing = Some(list.boxed());
-    }
-
-    fn request(
-        &self,
-        subject: String,
-        payload: Vec<u8>,
-    ) -> impl Future<Output = Option<bytes::Bytes>> + use<> {
-        let client = self.client.clone();
-        async move {
-            let answer = client.request(subject, payload.into());
-            let answer = tokio::time::timeout(ANSWER_TIMEOUT, answer).await.ok()?;
-            answer.ok().map(|answer| answer.payload)
-        }
     }
 
     fn assigned(&mut self, told: v1::Assignment) -> Result<(), Failure> {
@@ -744,6 +738,12 @@ impl Agent {
             run: key.revision,
         })
     }
+}
+
+async fn request(client: Client, subject: String, payload: Vec<u8>) -> Option<bytes::Bytes> {
+    let answer = client.request(subject, payload.into());
+    let answer = tokio::time::timeout(ANSWER_TIMEOUT, answer).await.ok()?;
+    answer.ok().map(|answer| answer.payload)
 }
 
 fn now_ms() -> u64 {

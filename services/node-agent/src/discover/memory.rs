@@ -9,7 +9,7 @@ pub(super) fn total_bytes(root: &Path) -> Result<u64, DiscoverError> {
 }
 
 /// What stands behind the name, in any line: `MemTotal: 16 kB`, and in a zone's file `Node 0 MemTotal: 16 kB`.
-pub(super) fn field_bytes(text: &str, name: &str) -> Option<u64> {
+pub(crate) fn field_bytes(text: &str, name: &str) -> Option<u64> {
     let mut values = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace().skip_while(|word| *word != name);
         words.next()?;

@@ -7,6 +7,7 @@ mod memory;
 mod zone;
 
 pub use gpu::Gpu;
+pub(crate) use memory::field_bytes;
 pub use zone::Zone;
 
 use crate::CpuSet;
