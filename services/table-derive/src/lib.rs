@@ -168,8 +168,11 @@ fn clickhouse_row(
     let descriptors = columns.iter().map(Column::clickhouse_descriptor);
     let engine = &of_table.engine;
     let order_by = known(&of_table.order_by, columns, "the order has no such column")?;
-    let settings = of_table.settings.as_ref();
-    let settings = settings.map_or_else(|| quote!(""), |settings| quote!(#settings));
+    let text = |text: Option<&Expr>| text.map_or_else(|| quote!(""), |text| quote!(#text));
+    let (ttl, settings) = (
+        text(of_table.ttl.as_ref()),
+        text(of_table.settings.as_ref()),
+    );
     Ok(quote! {
         #[automatically_derived]
         impl #impl_generics ::table::clickhouse::Row for #name #type_generics #bounds {
@@ -179,6 +182,7 @@ fn clickhouse_row(
                 columns: &[#(#descriptors),*],
                 engine: #engine,
                 order_by: &[#(#order_by),*],
+                ttl: #ttl,
                 settings: #settings,
             };
         }

@@ -20,7 +20,8 @@ pub struct OfTable {
 pub struct Clickhouse {
     pub engine: String,
     pub order_by: Vec<Ident>,
-    /// A text, or the name of one.
+    /// Texts, or the names of some.
+    pub ttl: Option<Expr>,
     pub settings: Option<Expr>,
 }
 
@@ -112,11 +113,12 @@ fn columns(meta: &ParseNestedMeta) -> Result<Vec<Ident>> {
 }
 
 impl Clickhouse {
-    /// `clickhouse(order_by(a, b), engine = "…", settings = …)`.
+    /// `clickhouse(order_by(a, b), engine = "…", ttl = …, settings = …)`.
     fn parse(meta: &ParseNestedMeta) -> Result<Self> {
         let mut clickhouse = Self {
             engine: "MergeTree".to_owned(),
             order_by: Vec::new(),
+            ttl: None,
             settings: None,
         };
         meta.parse_nested_meta(|meta| {
@@ -124,6 +126,7 @@ impl Clickhouse {
             match key.as_deref() {
                 Some("engine") => clickhouse.engine = text(&meta)?,
                 Some("order_by") => clickhouse.order_by = columns(&meta)?,
+                Some("ttl") => clickhouse.ttl = Some(meta.value()?.parse()?),
                 Some("settings") => clickhouse.settings = Some(meta.value()?.parse()?),
                 _ => return Err(unknown(&meta)),
             }

@@ -19,6 +19,8 @@ pub struct Table {
     pub engine: &'static str,
     /// The primary key, too.
     pub order_by: &'static [&'static str],
+    /// What becomes of old rows; empty: they stay.
+    pub ttl: &'static str,
     pub settings: &'static str,
 }
 
@@ -157,6 +159,7 @@ fn create(table: &Table) -> String {
         table.engine,
     );
     for (word, text) in [
+        ("TTL", table.ttl.to_owned()),
         ("SETTINGS", table.settings.to_owned()),
         ("COMMENT", comment(table.comment)),
     ] {
@@ -194,6 +197,14 @@ pub fn snapshot(tables: &[&Table]) -> Snapshot {
     Snapshot(facts.collect())
 }
 
+/// The server says what becomes of old rows with the engine.
+fn engine(table: &Table) -> String {
+    match table.ttl {
+        "" => table.engine.to_owned(),
+        ttl => format!("{} TTL {ttl}", table.engine),
+    }
+}
+
 fn facts(table: &Table) -> Vec<(Subject, String)> {
     let fact = |what: What, name: &str, said: String| {
         let subject = Subject {
@@ -205,7 +216,7 @@ fn facts(table: &Table) -> Vec<(Subject, String)> {
     };
     let mut facts = vec![
         fact(What::Table, "", String::new()),
-        fact(What::Engine, "", table.engine.to_owned()),
+        fact(What::Engine, "", engine(table)),
         fact(What::OrderBy, "", table.order_by.join(", ")),
         fact(What::Storage, "", table.settings.to_owned()),
     ];
