@@ -312,3 +312,27 @@ ENGINE = ReplacingMergeTree(at)
 ORDER BY cell
 SETTINGS non_replicated_deduplication_window = 10000, max_suspicious_broken_parts = 1000000
 COMMENT 'What the service says of itself, and the ledger does not. Its newest row counts.';
+
+CREATE TABLE IF NOT EXISTS node_samples (
+    at DateTime64(3, 'UTC') COMMENT 'When the service heard it, by its own clock; the last one of the row.',
+    slot DateTime('UTC') COMMENT 'The beginning of the five minutes that it is in.',
+    node LowCardinality(String) COMMENT 'Whose.',
+    samples UInt32 COMMENT 'How many the row stands for. What is in use is their average, what is counted their greatest.',
+    cpu_milli UInt64 COMMENT 'In use, thousandths of a core.',
+    memory_bytes UInt64 COMMENT 'In use.',
+    gpus UInt32 COMMENT 'How many GPUs could be asked.',
+    gpu_busy_milli UInt64 COMMENT 'In use, of all GPUs together, thousandths of a GPU.',
+    gpu_memory_bytes UInt64 COMMENT 'In use, of all GPUs together.',
+    disk_used_bytes UInt64 COMMENT 'In use of the file system that holds the agent''s state and the runs'' logs; the most of the row.',
+    disk_free_bytes UInt64 COMMENT 'Free of it; the least of the row.',
+    network_received_bytes UInt64 COMMENT 'Since the machine was started.',
+    network_sent_bytes UInt64 COMMENT 'Since the machine was started.',
+    load_milli UInt64 COMMENT 'The load of the last minute, in thousandths.',
+    oom_kills UInt64 COMMENT 'Processes that the kernel has killed for want of memory, since the machine was started.',
+    runs UInt32 COMMENT 'Runs that are not over; the most of the row.'
+)
+ENGINE = MergeTree
+ORDER BY (node, slot, at)
+TTL toDateTime(at) + toIntervalHour(1) GROUP BY node, slot SET at = max(at), cpu_milli = toUInt64(avgWeighted(cpu_milli, samples)), memory_bytes = toUInt64(avgWeighted(memory_bytes, samples)), gpus = max(gpus), gpu_busy_milli = toUInt64(avgWeighted(gpu_busy_milli, samples)), gpu_memory_bytes = toUInt64(avgWeighted(gpu_memory_bytes, samples)), disk_used_bytes = max(disk_used_bytes), disk_free_bytes = min(disk_free_bytes), network_received_bytes = max(network_received_bytes), network_sent_bytes = max(network_sent_bytes), load_milli = toUInt64(avgWeighted(load_milli, samples)), oom_kills = max(oom_kills), runs = max(runs), samples = sum(samples), toDateTime(at) + toIntervalDay(30)
+SETTINGS merge_with_ttl_timeout = 600, max_suspicious_broken_parts = 1000000
+COMMENT 'How busy the nodes were, as their agents measured it: for an hour every sample, then one row for each node and five minutes, for 30 days. Samples may be missing; nothing of the bill is made of them.';

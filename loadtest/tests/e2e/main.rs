@@ -25,6 +25,7 @@ mod queries;
 mod raw;
 mod rebuild;
 mod recovery;
+mod samples;
 mod scheduling;
 mod sinks;
 mod suite;

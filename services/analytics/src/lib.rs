@@ -6,7 +6,9 @@ pub mod domain;
 pub mod metrics;
 mod observe;
 mod query;
+mod samples;
 pub mod store;
+mod wire;
 
 use calm::Calm;
 use chassis::{
@@ -20,6 +22,7 @@ use ledger::jetstream::Readers;
 use ledger::{Projection, Projector};
 use metrics::Instruments;
 use observe::{ResumedThrough, Shell};
+use samples::Samples;
 use serde::Deserialize;
 use std::sync::atomic::Ordering;
 use store::{ClickHouseSink, Store};
@@ -109,6 +112,7 @@ impl Service for AnalyticsService {
         })
         .on_drift(config.on_drift);
         let bus = ctx.ledger().await?;
+        let samples = Samples::new(&ctx, store.clone(), &instruments);
         let shell = Shell::new(
             instruments,
             health,
@@ -126,6 +130,7 @@ impl Service for AnalyticsService {
             never = disk.watch() => match never {},
             never = calm.say() => match never {},
             outcome = queries.serve(&ctx) => outcome,
+            outcome = samples.serve(&ctx) => outcome,
         }
     }
 }

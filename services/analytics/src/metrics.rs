@@ -10,6 +10,7 @@ use prometheus_client::{
 #[derive(Debug, Clone)]
 pub struct Instruments {
     pub rows: TableRows,
+    pub samples_dropped: Counter,
     pub batches: Counter,
     pub changes: Counter,
     pub retries: Counter,
@@ -26,6 +27,10 @@ impl Instruments {
                 "Rows of applied batches, by table",
                 Family::default(),
             )),
+            samples_dropped: m.counter(
+                "samples_dropped",
+                "Samples of nodes that ClickHouse did not take, or that were too many at once",
+            ),
             batches: m.counter("batches", "Batches applied"),
             changes: m.counter("projection_changes", "Changes applied by the projection"),
             retries: m.counter(

@@ -6,6 +6,7 @@ mod invoice;
 mod queries;
 mod report;
 mod rows;
+mod samples;
 mod schema;
 mod sink;
 mod tenant;
@@ -18,6 +19,7 @@ pub use report::{
     Spender, SpentLine, WaitLine,
 };
 pub use rows::{Rows, TABLES};
+pub use samples::{SampleRow, slot};
 pub use sink::{Begun, ClickHouseSink};
 pub use tenant::{Dimension, InvoiceLine, UseLine, Wanted, When};
 

@@ -1,5 +1,6 @@
 //! The rows of the tables, as ClickHouse wants them.
 
+use super::samples::SampleRow;
 use crate::domain::{
     Account, Amounts, Booked, BudgetChange, Capacity, Change, Clock, Closed, Condition, Denial,
     Fact, Hour, Interval, Line, Owner, Payer, Preemption, Rate, Running, Shelf, Transfer, Unplaced,
@@ -41,7 +42,14 @@ pub const TABLES: &[&table::clickhouse::Table] = &[
     UsageRow::TABLE,
     BookedRow::TABLE,
     CellRow::TABLE,
+    SampleRow::TABLE,
 ];
+
+/// Those that are made of the ledger, and are emptied and filled together.
+pub(super) fn of_ledger() -> impl DoubleEndedIterator<Item = &'static table::clickhouse::Table> {
+    let all = TABLES.iter().copied();
+    all.filter(|table| table.name != SampleRow::NAME)
+}
 
 /// Which range of the ledger is in the other tables. A range is recorded as begun before its rows are sent, so that a
 /// restart sends exactly the same rows with the same tokens, and as applied after the last of them has landed.

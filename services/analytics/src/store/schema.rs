@@ -3,7 +3,11 @@
 //! Tables are made of their rows, and ClickHouse keeps types, keys and settings as they are written. Of a view it keeps the
 //! text in one form of its own, in which it also says what is expected.
 
-use super::{Store, StoreError, comments, rows::TABLES, within};
+use super::{
+    SampleRow, Store, StoreError, comments,
+    rows::{TABLES, of_ledger},
+    within,
+};
 use clickhouse::sql::Identifier;
 use std::collections::BTreeMap;
 use table::{
@@ -68,7 +72,7 @@ fn views() -> Vec<View<'static>> {
 
 impl Store {
     /// Makes what is missing, and says what else is not as it is to be. If rows lack something that only the ledger can
-    /// give, all tables are made anew, empty, and the ledger fills them. It can be repeated, and called by several at once.
+    /// give, all tables of it are made anew, empty, and the ledger fills them; samples that lack something go. It can be repeated, and called by several at once.
     pub async fn ensure(&self) -> Result<Vec<Drift>, StoreError> {
         self.create_database().await?;
         for _ in 0..ROUNDS {
@@ -97,17 +101,24 @@ impl Store {
     }
 
     async fn mend(&self, drifts: &[Drift]) -> Result<(), StoreError> {
-        let missing = |what| {
+        let missing = |of_samples: bool, what| {
             let mut missing = drifts.iter().filter(|drift| drift.is_missing());
-            missing.any(|drift| drift.subject.what == what)
+            missing.any(|Drift { subject, .. }| {
+                let samples = subject.table == SampleRow::NAME;
+                samples == of_samples && subject.what == what
+            })
         };
-        if missing(What::Column) || missing(What::Table) && self.hold_rows().await? {
+        let of_ledger = |what| missing(false, what);
+        if of_ledger(What::Column) || of_ledger(What::Table) && self.hold_rows().await? {
             tracing::warn!("tables or columns are missing: all tables are made anew of the ledger");
             self.drop_all().await?;
         }
+        if missing(true, What::Column) {
+            self.drop_table(SampleRow::NAME).await?;
+        }
         if [What::Table, What::View, What::Column]
             .into_iter()
-            .any(missing)
+            .any(|what| of_ledger(what) || missing(true, what))
         {
             for statement in statements(TABLES_SQL).chain(view_statements()) {
                 self.execute(statement).await?;
@@ -121,7 +132,7 @@ impl Store {
     }
 
     pub(super) async fn hold_rows(&self) -> Result<bool, StoreError> {
-        let names: Vec<&str> = TABLES.iter().map(|table| table.name).collect();
+        let names: Vec<&str> = of_ledger().map(|table| table.name).collect();
         let query = "SELECT toUInt64(ifNull(sum(total_rows), 0)) FROM system.tables WHERE database = ? AND name IN ?";
         let query = self.server.query(query).bind(&self.database).bind(names);
         let rows: u64 = self.fetch_one(query).await?;
@@ -131,17 +142,20 @@ impl Store {
     /// The ranges behind the others, as when the tables are emptied. What writes into them goes first.
     async fn drop_all(&self) -> Result<(), StoreError> {
         for name in FORMER {
-            self.execute(&format!("DROP TABLE IF EXISTS {name} SYNC"))
-                .await?;
+            self.drop_table(name).await?;
         }
         for View { name, .. } in views() {
             self.execute(&format!("DROP VIEW IF EXISTS {name}")).await?;
         }
-        for table in TABLES.iter().rev() {
-            self.execute(&format!("DROP TABLE IF EXISTS {} SYNC", table.name))
-                .await?;
+        for table in of_ledger().rev() {
+            self.drop_table(table.name).await?;
         }
         Ok(())
+    }
+
+    async fn drop_table(&self, name: &str) -> Result<(), StoreError> {
+        self.execute(&format!("DROP TABLE IF EXISTS {name} SYNC"))
+            .await
     }
 
     /// Which columns a view has follows from its query, and the server says it.

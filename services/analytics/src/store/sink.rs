@@ -16,7 +16,7 @@
 
 use super::{
     Store, StoreError,
-    rows::{Rows, TABLES},
+    rows::{Rows, of_ledger},
 };
 use crate::{
     domain::{Change, Usage},
@@ -129,15 +129,16 @@ impl Store {
     /// while it writes one leaves it empty, and an INSERT into it acknowledged.
     async fn broken_parts(&self) -> Result<Vec<BrokenPart>, StoreError> {
         let broken = "SELECT table, name FROM system.detached_parts
-                      WHERE database = ? AND startsWith(reason, 'broken')";
-        self.fetch_all(self.query(broken).bind(&self.database))
-            .await
+                      WHERE database = ? AND table IN ? AND startsWith(reason, 'broken')";
+        let names: Vec<&str> = of_ledger().map(|table| table.name).collect();
+        let broken = self.query(broken).bind(&self.database).bind(names);
+        self.fetch_all(broken).await
     }
 
-    /// Empties all tables, so that they are built anew from the ledger: the ranges behind the others, and what is broken
+    /// Empties all tables of the ledger, so that they are built anew from it: the ranges behind the others, and what is broken
     /// goes last, so that a kill in between leaves the reason to empty them.
     pub async fn wipe(&self) -> Result<(), StoreError> {
-        for table in TABLES.iter().rev() {
+        for table in of_ledger().rev() {
             self.execute(&format!("TRUNCATE TABLE {}", table.name))
                 .await?;
         }

@@ -3,6 +3,7 @@
 use crate::{
     common::{Database, Journal, operation, token},
     plan::{AWAY, Asked, BEGIN, BUDGETS, CLOSED, END, KNOWN, NAMED, PLACES, PRICES, Plan, Wait},
+    samples,
 };
 use analytics::store::Store;
 use std::{collections::BTreeMap, error::Error};
@@ -342,6 +343,11 @@ pub async fn fill(plan: &Plan) -> Result<(Database, Store, Ledger), Box<dyn Erro
     }
     store.apply(&journal.batch()).await?;
     store.says(Millis(KNOWN), "EUR").await?;
+    // The history may be so long ago that the server would thin or delete them.
+    database
+        .execute("ALTER TABLE node_samples REMOVE TTL")
+        .await?;
+    store.insert_samples(&samples::all()).await?;
     let frames = journal.events.iter().map(|(at, _)| (at.now.0, at.lsn.0));
     let frames = frames.collect();
     Ok((

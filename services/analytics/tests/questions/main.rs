@@ -10,6 +10,7 @@ mod history;
 mod levels;
 mod plan;
 mod platform;
+mod samples;
 mod tenants;
 mod truth;
 
@@ -108,6 +109,7 @@ async fn every_question_of_the_page_is_answered_rightly() -> Outcome {
     let answers: Vec<&Answer> = [
         tenants::ANSWERS,
         platform::ANSWERS,
+        samples::ANSWERS,
         finance::ANSWERS,
         forecast::ANSWERS,
     ]
