@@ -23,8 +23,8 @@ use prost::Message;
 use schemas::{
     subjects::Subjects,
     v1::{
-        Assignment, AssignmentList, Heartbeat, LeaseRenewed, NodeReport, Register, Run, RunPhase,
-        Runs, node_report::Report,
+        Assignment, AssignmentList, GpuSample, Heartbeat, LeaseRenewed, NodeReport, NodeSample,
+        Register, Run, RunPhase, Runs, node_report::Report,
     },
 };
 use std::{
@@ -47,6 +47,8 @@ const ACK_TIMEOUT: Duration = Duration::from_secs(5);
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// Heartbeats are spread over their period in steps of this length.
 const HEARTBEAT_STEP: Duration = Duration::from_millis(25);
+/// What simulated nodes say of all that they do not have.
+const SIMULATED_BYTES: u64 = 64 << 30;
 
 /// How long an assigned run takes, in recorded ms; none: until it is stopped.
 pub type Lifetime = Arc<dyn Fn(&Assignment) -> Option<i64> + Send + Sync>;
@@ -241,9 +243,32 @@ impl Member {
         let message = Heartbeat {
             boot: self.boot,
             revision: self.agent.revision(),
+            sample: Some(self.sample()),
             ..Heartbeat::default()
         };
         message.encode_to_vec().into()
+    }
+
+    /// As large as a real agent's: half of what the node has is in use, whatever runs there.
+    fn sample(&self) -> NodeSample {
+        let capacity = &self.node.capacity;
+        let gpu = |device| GpuSample {
+            device,
+            busy_milli: 500,
+            memory_bytes: SIMULATED_BYTES,
+        };
+        NodeSample {
+            cpu_milli: capacity.cpu_milli / 2,
+            memory_bytes: capacity.memory_bytes / 2,
+            gpus: (0..u32::from(capacity.gpus)).map(gpu).collect(),
+            disk_used_bytes: SIMULATED_BYTES,
+            disk_free_bytes: SIMULATED_BYTES,
+            network_received_bytes: SIMULATED_BYTES,
+            network_sent_bytes: SIMULATED_BYTES,
+            load_milli: capacity.cpu_milli / 2,
+            oom_kills: 0,
+            runs: u32::try_from(self.agent.runs()).unwrap_or(u32::MAX),
+        }
     }
 }
 

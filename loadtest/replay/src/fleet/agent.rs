@@ -84,6 +84,12 @@ impl Agent {
         self.revision
     }
 
+    /// How many are not over.
+    pub fn runs(&self) -> usize {
+        let all = self.runs.values();
+        all.filter(|run| run.phase != Phase::Done).count()
+    }
+
     pub fn conflicts(&self) -> &[Conflict] {
         &self.conflicts
     }
