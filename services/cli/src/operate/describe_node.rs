@@ -2,13 +2,23 @@
 
 use super::taint::written;
 use crate::{Failure, amount, explain::object, stack};
+use async_nats::jetstream;
 use chassis::stack::Stack;
 use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
 use node_heartbeat::project::NodeRow;
+use prost::Message;
 use scheduler::store::{NodeUse, OnNode};
+use schemas::{
+    subjects::Subjects,
+    v1::{Heartbeat, NodeSample},
+};
 use sqlx::types::JsonValue;
-use vocab::{ResourceKind, Taint};
+use std::time::Duration;
+use vocab::{Millis, ResourceKind, Taint};
+
+/// What is on the bus is shown if it is there, and not waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 pub struct DescribeNode {
@@ -33,11 +43,99 @@ impl DescribeNode {
         let used = scheduler::store::nodes(&pool).await?.remove(&self.node);
         let on_node = scheduler::store::on_node(&pool, &self.node).await?;
         let used = used.unwrap_or_default();
+        let measured = tokio::time::timeout(PATIENCE, Measured::last(stack, &self.node)).await;
+        let measured = measured.unwrap_or_else(|_| Err("no answer in time".into()));
+        let measured = measured.unwrap_or_else(|error| {
+            eprintln!("how busy it is is not known: {error}");
+            None
+        });
         match self.output {
-            Output::Table => print(&node, &used, &on_node),
-            Output::Json => println!("{:#}", as_json(&node, &used, &on_node)),
+            Output::Table => print(&node, &used, &on_node, measured.as_ref()),
+            Output::Json => println!("{:#}", as_json(&node, &used, &on_node, measured.as_ref())),
         }
         Ok(())
+    }
+}
+
+/// What the node's agent said last.
+struct Measured {
+    at: Millis,
+    sample: NodeSample,
+}
+
+impl Measured {
+    /// None: nothing was said lately, or nothing is measured.
+    async fn last(stack: &Stack, node: &str) -> Result<Option<Self>, Failure> {
+        let client = stack.bus("operator")?.connect(&stack.nats.url).await?;
+        let bucket = Subjects::new(&stack.cell.name).heartbeat_bucket();
+        let bucket = jetstream::new(client).get_key_value(bucket).await?;
+        let Some(entry) = bucket.entry(node).await? else {
+            return Ok(None);
+        };
+        let at_ms = entry.created.unix_timestamp_nanos() / 1_000_000;
+        let at = Millis(i64::try_from(at_ms).unwrap_or(0));
+        let sample = Heartbeat::decode(entry.value).ok().and_then(|it| it.sample);
+        Ok(sample.map(|sample| Self { at, sample }))
+    }
+
+    /// In the order of the kinds of resources.
+    fn in_use(&self) -> [u64; 3] {
+        let gpus = self.sample.gpus.iter().map(|gpu| u64::from(gpu.busy_milli));
+        [self.sample.cpu_milli, self.sample.memory_bytes, gpus.sum()]
+    }
+
+    fn print(&self) {
+        let sample = &self.sample;
+        let bytes = |bytes| amount::human(ResourceKind::Memory, bytes);
+        println!();
+        println!("measured     {}", amount::moment(self.at));
+        println!(
+            "load         {}.{:03}",
+            sample.load_milli / 1000,
+            sample.load_milli % 1000
+        );
+        println!(
+            "disk         {} used, {} free",
+            bytes(sample.disk_used_bytes),
+            bytes(sample.disk_free_bytes)
+        );
+        println!(
+            "network      {} received, {} sent since it was started",
+            bytes(sample.network_received_bytes),
+            bytes(sample.network_sent_bytes)
+        );
+        println!(
+            "killed       {} for want of memory since it was started",
+            sample.oom_kills
+        );
+        println!("runs         {}", sample.runs);
+    }
+
+    fn as_json(&self) -> JsonValue {
+        let sample = &self.sample;
+        let gpu = |gpu: &schemas::v1::GpuSample| {
+            object([
+                ("device", gpu.device.into()),
+                ("busy_milli", gpu.busy_milli.into()),
+                ("memory_bytes", gpu.memory_bytes.into()),
+            ])
+        };
+        object([
+            ("at_ms", self.at.0.into()),
+            ("cpu_milli", sample.cpu_milli.into()),
+            ("memory_bytes", sample.memory_bytes.into()),
+            ("gpus", sample.gpus.iter().map(gpu).collect()),
+            ("disk_used_bytes", sample.disk_used_bytes.into()),
+            ("disk_free_bytes", sample.disk_free_bytes.into()),
+            (
+                "network_received_bytes",
+                sample.network_received_bytes.into(),
+            ),
+            ("network_sent_bytes", sample.network_sent_bytes.into()),
+            ("load_milli", sample.load_milli.into()),
+            ("oom_kills", sample.oom_kills.into()),
+            ("runs", sample.runs.into()),
+        ])
     }
 }
 
@@ -59,7 +157,7 @@ fn amounts(node: &NodeRow, used: &NodeUse) -> [(ResourceKind, u64, u64); 3] {
     std::array::from_fn(|_| rows.next().expect("there are three kinds"))
 }
 
-fn print(node: &NodeRow, used: &NodeUse, on_node: &[OnNode]) {
+fn print(node: &NodeRow, used: &NodeUse, on_node: &[OnNode], measured: Option<&Measured>) {
     let has = &node.capacity;
     let joined = |texts: Vec<String>| match texts.is_empty() {
         true => "-".to_owned(),
@@ -96,14 +194,17 @@ fn print(node: &NodeRow, used: &NodeUse, on_node: &[OnNode]) {
     println!();
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);
-    table.set_header(["resource", "has", "requested", "free"]);
-    for (kind, has, used) in amounts(node, used) {
+    table.set_header(["resource", "has", "requested", "free", "in use"]);
+    let in_use = measured.map(Measured::in_use);
+    for (place, (kind, has, used)) in amounts(node, used).into_iter().enumerate() {
         let human = |amount| amount::human(kind, amount);
+        let in_use = in_use.map_or("-".to_owned(), |amounts| human(amounts[place]));
         table.add_row([
             kind.name().to_owned(),
             human(has),
             human(used),
             human(has.saturating_sub(used)),
+            in_use,
         ]);
     }
     for (name, amount) in &has.extended {
@@ -112,9 +213,13 @@ fn print(node: &NodeRow, used: &NodeUse, on_node: &[OnNode]) {
             amount.to_string(),
             String::new(),
             String::new(),
+            String::new(),
         ]);
     }
     println!("{}", table.trim_fmt());
+    if let Some(measured) = measured {
+        measured.print();
+    }
     if on_node.is_empty() {
         return;
     }
@@ -148,7 +253,12 @@ fn print(node: &NodeRow, used: &NodeUse, on_node: &[OnNode]) {
     println!("{}", table.trim_fmt());
 }
 
-fn as_json(node: &NodeRow, used: &NodeUse, on_node: &[OnNode]) -> JsonValue {
+fn as_json(
+    node: &NodeRow,
+    used: &NodeUse,
+    on_node: &[OnNode],
+    measured: Option<&Measured>,
+) -> JsonValue {
     let has = &node.capacity;
     let taints = |taints: &[Taint]| -> JsonValue { taints.iter().map(written).collect() };
     let labels = has.labels.iter();
@@ -197,6 +307,7 @@ fn as_json(node: &NodeRow, used: &NodeUse, on_node: &[OnNode]) -> JsonValue {
         ("resources", resources.into()),
         ("extended", extended.into()),
         ("stopping", used.stopping.into()),
+        ("sample", measured.map(Measured::as_json).into()),
         ("allocations", allocations),
     ])
 }
