@@ -1,9 +1,15 @@
 //! What is read: warm state, usage, the ledger itself.
 
-use crate::{Failure, amount, operate::standing, stack, submit::exited};
+use crate::{
+    Failure, amount,
+    operate::{conditions, standing},
+    stack,
+    submit::exited,
+};
 use chassis::stack::Stack;
 use clap::Args;
 use ledger::{Bus, Copy, LedgerId, Witness, jetstream::JetStreamBus};
+use scheduler::store::NodeUse;
 use schemas::v1;
 use std::{path::PathBuf, time::Duration};
 use vocab::{AllocationId, Millis, Token};
@@ -102,6 +108,7 @@ impl Queue {
 pub async fn nodes(stack: &Stack) -> Result<(), Failure> {
     let pool = stack::warm_state(stack, "node_heartbeat").await?;
     let nodes = node_heartbeat::store::nodes(&pool).await?;
+    let conditions = conditions(&pool).await?;
     let pool = stack::warm_state(stack, "scheduler").await?;
     let used = scheduler::store::nodes(&pool).await?;
     let mut ready = 0;
@@ -119,7 +126,10 @@ pub async fn nodes(stack: &Stack) -> Result<(), Failure> {
             capacity.gpus,
             capacity.gpu_model.as_ref().map_or("-", Token::as_str),
             used.map_or(0, |used| used.allocations),
-            used.map_or("", standing),
+            standing(
+                used.unwrap_or(&NodeUse::default()),
+                conditions.get(&row.node).map_or(&[], Vec::as_slice)
+            ),
         );
     }
     println!("{} nodes, {ready} ready", nodes.len());

@@ -6,16 +6,16 @@ use async_nats::jetstream;
 use chassis::stack::Stack;
 use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
-use node_heartbeat::project::NodeRow;
+use node_heartbeat::project::{ConditionRow, NodeRow};
 use prost::Message;
 use scheduler::store::{NodeUse, OnNode};
 use schemas::{
     subjects::Subjects,
     v1::{Heartbeat, NodeSample},
 };
-use sqlx::types::JsonValue;
-use std::time::Duration;
-use vocab::{Millis, ResourceKind, Taint};
+use sqlx::{PgPool, types::JsonValue};
+use std::{collections::BTreeMap, time::Duration};
+use vocab::{Millis, ResourceKind, Taint, Token};
 
 /// What is on the bus is shown if it is there, and not waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -39,6 +39,7 @@ impl DescribeNode {
         let nodes = node_heartbeat::store::nodes(&pool).await?;
         let node = nodes.into_iter().find(|row| row.node.as_str() == self.node);
         let node = node.ok_or_else(|| format!("no node {}", self.node))?;
+        let conditions = conditions(&pool).await?.remove(&node.node);
         let pool = stack::warm_state(stack, "scheduler").await?;
         let used = scheduler::store::nodes(&pool).await?.remove(&self.node);
         let on_node = scheduler::store::on_node(&pool, &self.node).await?;
@@ -49,12 +50,28 @@ impl DescribeNode {
             eprintln!("how busy it is is not known: {error}");
             None
         });
+        let described = Described {
+            node,
+            used,
+            conditions: conditions.unwrap_or_default(),
+            measured,
+            on_node,
+        };
         match self.output {
-            Output::Table => print(&node, &used, &on_node, measured.as_ref()),
-            Output::Json => println!("{:#}", as_json(&node, &used, &on_node, measured.as_ref())),
+            Output::Table => described.print(),
+            Output::Json => println!("{:#}", described.as_json()),
         }
         Ok(())
     }
+}
+
+/// All that is known of a node.
+struct Described {
+    node: NodeRow,
+    used: NodeUse,
+    conditions: Vec<ConditionRow>,
+    measured: Option<Measured>,
+    on_node: Vec<OnNode>,
 }
 
 /// What the node's agent said last.
@@ -139,14 +156,27 @@ impl Measured {
     }
 }
 
-/// Whether it takes anything new, in a word.
-pub fn standing(used: &NodeUse) -> &'static str {
-    match (used.drained, used.cordoned) {
+/// Whether it takes anything new, and what holds of it, in a few words.
+pub fn standing(used: &NodeUse, conditions: &[ConditionRow]) -> String {
+    let operator = match (used.drained, used.cordoned) {
         (true, _) if used.allocations > 0 => "draining",
         (true, _) => "drained",
         (false, true) => "cordoned",
         (false, false) => "",
+    };
+    let conditions = conditions.iter().map(|row| row.condition.as_str());
+    let words = [operator].into_iter().chain(conditions);
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    words.join(" ")
+}
+
+/// What holds of the nodes, by node.
+pub async fn conditions(pool: &PgPool) -> Result<BTreeMap<Token, Vec<ConditionRow>>, Failure> {
+    let mut by_node: BTreeMap<Token, Vec<ConditionRow>> = BTreeMap::new();
+    for row in node_heartbeat::store::conditions(pool).await? {
+        by_node.entry(row.node.clone()).or_default().push(row);
     }
+    Ok(by_node)
 }
 
 fn amounts(node: &NodeRow, used: &NodeUse) -> [(ResourceKind, u64, u64); 3] {
@@ -157,157 +187,189 @@ fn amounts(node: &NodeRow, used: &NodeUse) -> [(ResourceKind, u64, u64); 3] {
     std::array::from_fn(|_| rows.next().expect("there are three kinds"))
 }
 
-fn print(node: &NodeRow, used: &NodeUse, on_node: &[OnNode], measured: Option<&Measured>) {
-    let has = &node.capacity;
-    let joined = |texts: Vec<String>| match texts.is_empty() {
-        true => "-".to_owned(),
-        false => texts.join(" "),
-    };
-    let state = [node.state.name(), standing(used)].join(" ");
-    println!("node         {}", node.node);
-    println!("state        {}", state.trim_end());
-    println!("since        {}", amount::moment(node.since));
-    println!("registered   {}", amount::moment(node.registered_at));
-    let model = has.gpu_model.as_ref().map_or("-", |model| model.as_str());
-    println!("gpu model    {model}");
-    let labels = has
-        .labels
-        .iter()
-        .map(|(name, value)| format!("{name}={value}"));
-    println!("labels       {}", joined(labels.collect()));
-    println!(
-        "own taints   {}",
-        joined(has.taints.iter().map(written).collect())
-    );
-    println!(
-        "taints       {}",
-        joined(used.taints.iter().map(written).collect())
-    );
-    let most = match has.max_runs {
-        0 => "no bound".to_owned(),
-        most => format!("at most {most}"),
-    };
-    println!(
-        "allocations  {} ({most}), {} stopping",
-        used.allocations, used.stopping
-    );
-    println!();
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_header(["resource", "has", "requested", "free", "in use"]);
-    let in_use = measured.map(Measured::in_use);
-    for (place, (kind, has, used)) in amounts(node, used).into_iter().enumerate() {
-        let human = |amount| amount::human(kind, amount);
-        let in_use = in_use.map_or("-".to_owned(), |amounts| human(amounts[place]));
-        table.add_row([
-            kind.name().to_owned(),
-            human(has),
-            human(used),
-            human(has.saturating_sub(used)),
-            in_use,
+impl Described {
+    fn print(&self) {
+        let Self {
+            node,
+            used,
+            conditions,
+            measured,
+            on_node,
+        } = self;
+        let has = &node.capacity;
+        let joined = |texts: Vec<String>| match texts.is_empty() {
+            true => "-".to_owned(),
+            false => texts.join(" "),
+        };
+        let state = [node.state.name(), &standing(used, &[])].join(" ");
+        println!("node         {}", node.node);
+        println!("state        {}", state.trim_end());
+        println!("since        {}", amount::moment(node.since));
+        println!("registered   {}", amount::moment(node.registered_at));
+        let model = has.gpu_model.as_ref().map_or("-", |model| model.as_str());
+        println!("gpu model    {model}");
+        let labels = has
+            .labels
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        println!("labels       {}", joined(labels.collect()));
+        println!(
+            "own taints   {}",
+            joined(has.taints.iter().map(written).collect())
+        );
+        println!(
+            "taints       {}",
+            joined(used.taints.iter().map(written).collect())
+        );
+        let conditions = conditions.iter().map(|row| {
+            let reason = row.reason.as_ref().map(|reason| format!(" ({reason})"));
+            let since = amount::moment(row.since);
+            format!(
+                "{}{} since {since}",
+                row.condition,
+                reason.unwrap_or_default()
+            )
+        });
+        println!("conditions   {}", joined(conditions.collect()));
+        let most = match has.max_runs {
+            0 => "no bound".to_owned(),
+            most => format!("at most {most}"),
+        };
+        println!(
+            "allocations  {} ({most}), {} stopping",
+            used.allocations, used.stopping
+        );
+        println!();
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING);
+        table.set_header(["resource", "has", "requested", "free", "in use"]);
+        let in_use = measured.as_ref().map(Measured::in_use);
+        for (place, (kind, has, used)) in amounts(node, used).into_iter().enumerate() {
+            let human = |amount| amount::human(kind, amount);
+            let in_use = in_use.map_or("-".to_owned(), |amounts| human(amounts[place]));
+            table.add_row([
+                kind.name().to_owned(),
+                human(has),
+                human(used),
+                human(has.saturating_sub(used)),
+                in_use,
+            ]);
+        }
+        for (name, amount) in &has.extended {
+            table.add_row([
+                name.to_string(),
+                amount.to_string(),
+                String::new(),
+                String::new(),
+                String::new(),
+            ]);
+        }
+        println!("{}", table.trim_fmt());
+        if let Some(measured) = measured {
+            measured.print();
+        }
+        if on_node.is_empty() {
+            return;
+        }
+        println!();
+        let mut table = Table::new();
+        table.load_preset(presets::NOTHING);
+        table.set_header([
+            "allocation",
+            "tenant",
+            "job set",
+            "state",
+            "priority",
+            "cpu",
+            "memory",
+            "gpu",
+            "placed",
         ]);
+        for one in on_node {
+            table.add_row([
+                one.id.to_string(),
+                one.tenant.clone(),
+                one.job_set.clone(),
+                one.state.clone(),
+                one.priority.to_string(),
+                amount::human(ResourceKind::Cpu, one.cpu_milli),
+                amount::human(ResourceKind::Memory, one.memory_bytes),
+                amount::human(ResourceKind::Gpu, one.gpu_milli),
+                amount::moment(one.placed),
+            ]);
+        }
+        println!("{}", table.trim_fmt());
     }
-    for (name, amount) in &has.extended {
-        table.add_row([
-            name.to_string(),
-            amount.to_string(),
-            String::new(),
-            String::new(),
-            String::new(),
-        ]);
-    }
-    println!("{}", table.trim_fmt());
-    if let Some(measured) = measured {
-        measured.print();
-    }
-    if on_node.is_empty() {
-        return;
-    }
-    println!();
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_header([
-        "allocation",
-        "tenant",
-        "job set",
-        "state",
-        "priority",
-        "cpu",
-        "memory",
-        "gpu",
-        "placed",
-    ]);
-    for one in on_node {
-        table.add_row([
-            one.id.to_string(),
-            one.tenant.clone(),
-            one.job_set.clone(),
-            one.state.clone(),
-            one.priority.to_string(),
-            amount::human(ResourceKind::Cpu, one.cpu_milli),
-            amount::human(ResourceKind::Memory, one.memory_bytes),
-            amount::human(ResourceKind::Gpu, one.gpu_milli),
-            amount::moment(one.placed),
-        ]);
-    }
-    println!("{}", table.trim_fmt());
-}
 
-fn as_json(
-    node: &NodeRow,
-    used: &NodeUse,
-    on_node: &[OnNode],
-    measured: Option<&Measured>,
-) -> JsonValue {
-    let has = &node.capacity;
-    let taints = |taints: &[Taint]| -> JsonValue { taints.iter().map(written).collect() };
-    let labels = has.labels.iter();
-    let labels = labels.map(|(name, value)| (name.to_string(), value.as_str().into()));
-    let labels: serde_json::Map<String, JsonValue> = labels.collect();
-    let extended = has.extended.iter();
-    let extended = extended.map(|(name, amount)| (name.to_string(), (*amount).into()));
-    let extended: serde_json::Map<String, JsonValue> = extended.collect();
-    let of_capacity = amounts(node, used).map(|(kind, has, used)| {
-        let amounts = object([("has", has.into()), ("requested", used.into())]);
-        (kind.name().to_owned(), amounts)
-    });
-    let resources: serde_json::Map<String, JsonValue> = of_capacity.into_iter().collect();
-    let allocations: JsonValue = on_node
-        .iter()
-        .map(|one| {
-            object([
-                ("allocation_id", one.id.to_string().into()),
-                ("tenant", one.tenant.clone().into()),
-                ("job_set", one.job_set.clone().into()),
-                ("state", one.state.clone().into()),
-                ("priority", one.priority.into()),
-                ("cpu_milli", one.cpu_milli.into()),
-                ("memory_bytes", one.memory_bytes.into()),
-                ("gpu_milli", one.gpu_milli.into()),
-                ("placed_ms", one.placed.0.into()),
-            ])
-        })
-        .collect();
-    object([
-        ("node", node.node.as_str().into()),
-        ("state", node.state.name().into()),
-        ("since_ms", node.since.0.into()),
-        ("registered_ms", node.registered_at.0.into()),
-        ("cordoned", used.cordoned.into()),
-        ("drained", used.drained.into()),
-        ("at_once", used.at_once.into()),
-        (
-            "gpu_model",
-            has.gpu_model.as_ref().map(|model| model.as_str()).into(),
-        ),
-        ("max_runs", has.max_runs.into()),
-        ("labels", labels.into()),
-        ("own_taints", taints(&has.taints)),
-        ("taints", taints(&used.taints)),
-        ("resources", resources.into()),
-        ("extended", extended.into()),
-        ("stopping", used.stopping.into()),
-        ("sample", measured.map(Measured::as_json).into()),
-        ("allocations", allocations),
-    ])
+    fn as_json(&self) -> JsonValue {
+        let Self {
+            node,
+            used,
+            conditions,
+            measured,
+            on_node,
+        } = self;
+        let has = &node.capacity;
+        let taints = |taints: &[Taint]| -> JsonValue { taints.iter().map(written).collect() };
+        let labels = has.labels.iter();
+        let labels = labels.map(|(name, value)| (name.to_string(), value.as_str().into()));
+        let labels: serde_json::Map<String, JsonValue> = labels.collect();
+        let extended = has.extended.iter();
+        let extended = extended.map(|(name, amount)| (name.to_string(), (*amount).into()));
+        let extended: serde_json::Map<String, JsonValue> = extended.collect();
+        let of_capacity = amounts(node, used).map(|(kind, has, used)| {
+            let amounts = object([("has", has.into()), ("requested", used.into())]);
+            (kind.name().to_owned(), amounts)
+        });
+        let resources: serde_json::Map<String, JsonValue> = of_capacity.into_iter().collect();
+        let allocations: JsonValue = on_node
+            .iter()
+            .map(|one| {
+                object([
+                    ("allocation_id", one.id.to_string().into()),
+                    ("tenant", one.tenant.clone().into()),
+                    ("job_set", one.job_set.clone().into()),
+                    ("state", one.state.clone().into()),
+                    ("priority", one.priority.into()),
+                    ("cpu_milli", one.cpu_milli.into()),
+                    ("memory_bytes", one.memory_bytes.into()),
+                    ("gpu_milli", one.gpu_milli.into()),
+                    ("placed_ms", one.placed.0.into()),
+                ])
+            })
+            .collect();
+        let conditions: JsonValue = conditions
+            .iter()
+            .map(|row| {
+                object([
+                    ("condition", row.condition.as_str().into()),
+                    ("reason", row.reason.as_ref().map(Token::as_str).into()),
+                    ("since_ms", row.since.0.into()),
+                ])
+            })
+            .collect();
+        object([
+            ("node", node.node.as_str().into()),
+            ("state", node.state.name().into()),
+            ("since_ms", node.since.0.into()),
+            ("registered_ms", node.registered_at.0.into()),
+            ("cordoned", used.cordoned.into()),
+            ("drained", used.drained.into()),
+            ("at_once", used.at_once.into()),
+            (
+                "gpu_model",
+                has.gpu_model.as_ref().map(|model| model.as_str()).into(),
+            ),
+            ("max_runs", has.max_runs.into()),
+            ("labels", labels.into()),
+            ("own_taints", taints(&has.taints)),
+            ("taints", taints(&used.taints)),
+            ("conditions", conditions),
+            ("resources", resources.into()),
+            ("extended", extended.into()),
+            ("stopping", used.stopping.into()),
+            ("sample", measured.as_ref().map(Measured::as_json).into()),
+            ("allocations", allocations),
+        ])
+    }
 }

@@ -1,6 +1,7 @@
 //! The agent of a node: it runs what the cell places on the machine. What to do is said by [`protocol`](crate::protocol), and done here.
 
 mod capacity;
+mod conditions;
 mod join;
 mod settings;
 mod vitals;
@@ -506,12 +507,12 @@ impl Agent {
         let (sampler, runs) = (self.sampler.clone(), self.plan.running().count());
         let client = self.client.clone();
         let renewed = async move {
-            let vitals = sampler.sample(runs).await;
+            let measured = sampler.sample(runs).await;
             let beat = v1::Heartbeat {
                 boot,
                 revision,
-                sample: vitals.map(|vitals| vitals.sample),
-                ..v1::Heartbeat::default()
+                sample: measured.sample,
+                conditions: measured.conditions,
             };
             let sent = Moment::now();
             let answer = request(client, subject, beat.encode_to_vec()).await;

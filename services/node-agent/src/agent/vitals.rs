@@ -1,12 +1,13 @@
 //! How busy the machine is. What cannot be read is 0 or left out: a heartbeat is never in want of it.
 
+use super::conditions::Conditions;
 use crate::discover::field_bytes;
 use nvml_wrapper::{Nvml, error::NvmlError};
-use schemas::v1::{GpuSample, NodeSample};
+use schemas::v1::{GpuSample, NodeCondition, NodeSample};
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -21,37 +22,65 @@ pub struct Vitals {
     pub memory_total_bytes: u64,
 }
 
+/// What a heartbeat says of the machine.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// None: it took too long this time.
+    pub sample: Option<NodeSample>,
+    /// As it was last known.
+    pub conditions: Vec<NodeCondition>,
+}
+
 /// Measures off the agent's own thread, and once at a time.
 #[derive(Clone)]
-pub struct Sampler(Arc<Mutex<Probe>>);
+pub struct Sampler {
+    probe: Arc<Mutex<Probe>>,
+    known: Arc<Mutex<Vec<NodeCondition>>>,
+}
 
 impl Sampler {
     /// `dir`: on the file system whose room is said. The CPU time is counted from now on.
     pub fn new(dir: PathBuf) -> Self {
         let mut probe = Probe {
             proc: PathBuf::from("/proc"),
+            conditions: Conditions::new(&dir),
             dir,
             before: Ticks::default(),
             nvml: Nvml::init().ok(),
         };
         probe.cpu_milli();
-        Self(Arc::new(Mutex::new(probe)))
+        Self {
+            probe: Arc::new(Mutex::new(probe)),
+            known: Arc::default(),
+        }
     }
 
-    /// None: it takes too long, or one before still does.
-    pub async fn sample(&self, runs: usize) -> Option<Vitals> {
-        let probe = self.0.clone();
+    /// What takes too long, or waits for one before that still does, is not known.
+    pub async fn sample(&self, runs: usize) -> Measured {
+        let Self { probe, known } = self.clone();
         let measured = tokio::task::spawn_blocking(move || {
             let mut probe = probe.try_lock().ok()?;
-            Some(probe.measure(runs))
+            let vitals = probe.measure(runs);
+            *locked(&known) = probe.conditions.look(&vitals);
+            Some(vitals.sample)
         });
-        tokio::time::timeout(PATIENCE, measured).await.ok()?.ok()?
+        let measured = tokio::time::timeout(PATIENCE, measured).await;
+        Measured {
+            sample: measured.ok().and_then(|measured| measured.ok()?),
+            conditions: locked(&self.known).clone(),
+        }
     }
+}
+
+/// Nobody panics while he has it.
+fn locked<T>(known: &Mutex<T>) -> MutexGuard<'_, T> {
+    known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 struct Probe {
     proc: PathBuf,
     dir: PathBuf,
+    conditions: Conditions,
     before: Ticks,
     nvml: Option<Nvml>,
 }
@@ -319,12 +348,10 @@ mod tests {
     async fn this_machine_is_measured() {
         let dir = tempfile::tempdir().expect("a folder");
         let sampler = Sampler::new(dir.path().to_owned());
-        let Vitals {
-            sample,
-            memory_total_bytes,
-        } = sampler.sample(3).await.expect("measured");
+        let sample = sampler.sample(3).await.sample.expect("measured");
         assert_eq!(sample.runs, 3);
-        assert!(sample.memory_bytes > 0 && sample.memory_bytes < memory_total_bytes);
+        let total = locked(&sampler.probe).measure(0).memory_total_bytes;
+        assert!(sample.memory_bytes > 0 && sample.memory_bytes < total);
         assert!(sample.disk_used_bytes > 0 && sample.disk_free_bytes > 0);
     }
 
@@ -333,6 +360,7 @@ mod tests {
         let none = PathBuf::from("/nowhere");
         let mut probe = Probe {
             proc: none.clone(),
+            conditions: Conditions::new(&none),
             dir: none,
             before: Ticks::default(),
             nvml: None,
