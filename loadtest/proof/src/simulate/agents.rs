@@ -1,7 +1,7 @@
 //! Simulated node agents: they keep the nodes' protocol by the code of the real one, but die, fall silent, repeat themselves and
 //! come back late. What runs on their machines is recorded apart, by what really goes on there.
 
-use crate::simulate::check::PRESSURES;
+use crate::simulate::check::{Named, PRESSURES};
 use ledger::memory::Seeded;
 use node_agent::{
     End, Ended, Exit, Lease, Moment, Reason, RunKey, Usage,
@@ -26,7 +26,7 @@ pub enum Act {
         /// It waits for an answer that renews its lease.
         asks: bool,
         /// What holds of the node, with the reasons.
-        conditions: BTreeMap<String, String>,
+        conditions: Named,
     },
     Sync,
 }
@@ -114,7 +114,7 @@ pub struct Agent {
     /// The heartbeats of this life that wait for an answer, and when they were sent.
     beats: BTreeMap<u64, Moment>,
     /// What holds of the machine, whichever life of the agent it is.
-    conditions: BTreeMap<String, String>,
+    conditions: Named,
     /// Milliseconds by which its wall clock is off.
     wall_ms: i64,
     /// What it has sent, some of which arrives again much later.
@@ -156,7 +156,7 @@ impl Agent {
             care,
             lease: None,
             beats: BTreeMap::new(),
-            conditions: BTreeMap::new(),
+            conditions: Named::new(),
             wall_ms,
             sent: Vec::new(),
             slow,
@@ -164,7 +164,7 @@ impl Agent {
     }
 
     /// The life that it is in, and what it names as conditions of the node.
-    pub fn says(&self) -> (u64, &BTreeMap<String, String>) {
+    pub fn says(&self) -> (u64, &Named) {
         (self.plan.boot(), &self.conditions)
     }
 

@@ -28,7 +28,7 @@ pub use demand::Demand;
 pub use fit::PRESSURES;
 pub use inboxes::{Ask, Asked, Expect, TurnedAway};
 pub use isolation::impossible_changes_nothing;
-pub use nodes::Heartbeat;
+pub use nodes::{Heartbeat, Named};
 pub use outcomes::Fed;
 pub use replay::{Replay, Replays, begins_quietly};
 pub use resources::Granted;

@@ -13,6 +13,9 @@ use std::{
     },
 };
 
+/// Conditions of a node, with the reasons.
+pub type Named = BTreeMap<String, String>;
+
 /// A heartbeat that reached a process, at a step of the world, its clock showing `clock_ms`.
 #[derive(Debug, Clone)]
 pub struct Heartbeat {
@@ -21,8 +24,7 @@ pub struct Heartbeat {
     pub boot: u64,
     pub step: u64,
     pub clock_ms: i64,
-    /// What it names, with the reasons.
-    pub conditions: BTreeMap<String, String>,
+    pub conditions: Named,
 }
 
 /// What was known of a node at some position.
@@ -67,7 +69,7 @@ pub struct Nodes {
     heard: Vec<Heartbeat>,
     history: BTreeMap<String, Vec<(u64, Known)>>,
     /// The conditions of each, and where they changed.
-    conditions: BTreeMap<String, Vec<(u64, BTreeMap<String, String>)>>,
+    conditions: BTreeMap<String, Vec<(u64, Named)>>,
     /// Where each was last forgotten.
     forgotten: BTreeMap<String, u64>,
     registrations: BTreeMap<(String, u64), Registration>,

@@ -8,6 +8,7 @@ use super::{
     Checker, Invariant, Place, Violation,
     allocations::Allocation,
     fit::{PREFER_NO_SCHEDULE, SINGLE_ZONE, selects, tolerates, value_of},
+    nodes::Named,
     others::At,
 };
 use schemas::v1;
@@ -206,11 +207,7 @@ impl Checker {
     }
 
     /// At rest: what an agent that is there names as its node's conditions holds, and nothing else does.
-    pub fn named_at_rest(
-        &self,
-        (node, boot): (&str, u64),
-        named: &BTreeMap<String, String>,
-    ) -> Result<(), Violation> {
+    pub fn named_at_rest(&self, (node, boot): (&str, u64), named: &Named) -> Result<(), Violation> {
         let end = self.end();
         let known = self.nodes.known(node, u64::MAX);
         let there = known.is_some_and(|known| known.ready && known.boot == boot);

@@ -3,13 +3,13 @@
 use super::{World, token};
 use crate::simulate::{
     agents::{Act, Agent, Recorder, Wrong},
-    check::{Heartbeat, Invariant, Violation},
+    check::{Heartbeat, Invariant, Named, Violation},
 };
 use ledger::{Inbox, InboxMessage, memory::Seeded};
 use node_heartbeat::domain::{Assignment, Command, Conditions, Effect};
 use prost::Message;
 use schemas::v1;
-use std::{collections::BTreeMap, slice, sync::atomic::Ordering};
+use std::{slice, sync::atomic::Ordering};
 use vocab::{CellNo, Token};
 
 impl World {
@@ -84,7 +84,7 @@ impl World {
         boot: u64,
         revision: u64,
         request: Option<u64>,
-        named: &BTreeMap<String, String>,
+        named: &Named,
     ) {
         let step = self.shared.step.load(Ordering::Relaxed);
         let node = token(name);
