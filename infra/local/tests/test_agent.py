@@ -462,6 +462,43 @@ class Agent(unittest.TestCase):
         gate.touch()
         self.wait(lambda: states() == ["ended"] * 5, "the others came after them")
 
+    def test_a_node_under_pressure_takes_nothing_new_and_its_samples_are_kept(self):
+        self.agent()
+        self.wait(lambda: self.node_is("ready"), "the node has joined")
+        conditions = self.directory / "agent" / "conditions"
+        conditions.mkdir()
+        (conditions / "DiskPressure").write_text("a full disk, nearly\n", encoding="utf-8")
+        (conditions / "GpuXid").touch()
+
+        def described():
+            return json.loads(self.apportion("node", "describe", NODE, "-o", "json"))
+
+        def named():
+            return [(one["condition"], one["reason"]) for one in described()["conditions"]]
+
+        self.wait(lambda: named() == [("DiskPressure", "a-full-disk--nearly"), ("GpuXid", None)], "they are known")
+        self.assertIn("DiskPressure GpuXid", self.apportion("nodes"))
+        allocation = self.submit("--", "echo", "hi")
+
+        def explained():
+            return self.apportion("explain", "--tenant", "team-a", allocation)
+
+        self.wait(lambda: "a taint that it does not tolerate" in explained(), "it waits")
+        (conditions / "DiskPressure").unlink()
+        self.wait(lambda: self.state_of(allocation) == "ended", "it ran")
+        self.assertEqual(named(), [("GpuXid", None)])
+
+        self.wait(lambda: described()["sample"], "it is measured")
+        sample = described()["sample"]
+        self.assertGreater(min(sample["memory_bytes"], sample["disk_used_bytes"], sample["at_ms"]), 0)
+        of_node = f"node = '{NODE}'"
+        self.wait(lambda: self.select("count() > 0", "node_samples", of_node) == [["1"]], "samples are kept")
+        history = self.select("condition, status, reason, ends_at IS NULL", "node_condition_history",
+                              f"{of_node} ORDER BY condition, begins_at")
+        self.assertEqual(history, [
+            ["DiskPressure", "true", "a-full-disk--nearly", "0"], ["DiskPressure", "false", "", "1"],
+            ["GpuXid", "true", "", "1"], ["Ready", "true", "registered", "1"]])
+
     def test_a_node_is_drained_and_runs_out_what_does_not_tolerate_its_taint(self):
         self.agent()
         self.wait(lambda: self.node_is("ready"), "the node has joined")
