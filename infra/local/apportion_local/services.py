@@ -88,10 +88,12 @@ def config(service, stack, listen):
 
 
 def agent_config(stack, node, listen, state_dir):
-    """The configuration of an agent. The cell is open, so it needs no token: it speaks as the simulated nodes do."""
+    """The configuration of an agent. The cell is open, so it needs no token: it speaks as the simulated nodes do. It takes
+    work however full this machine is."""
     tables = common(Path(stack["nats"]["creds"]) / "fleet.creds", stack)
     tables["http"] = {"listen": listen}
-    tables["service"] = {"node": node, "state_dir": str(state_dir), "grace_ms": AGENT_GRACE_MS}
+    tables["service"] = {"node": node, "state_dir": str(state_dir), "grace_ms": AGENT_GRACE_MS,
+                         "memory_pressure_percent": 0, "disk_pressure_percent": 0}
     return tables
 
 

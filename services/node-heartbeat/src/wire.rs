@@ -7,6 +7,7 @@ use prost::{Message, bytes::Bytes};
 use schemas::v1::{self, join_reply};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
+use vocab::fact::NodeConditionChanged;
 use vocab::{AllocationId, CellNo, Millis, NodeCapacity, Refusal, Rule, RunExit, RunState, Token};
 use wire::{Codec as _, Message as _, Out as _, Plain, Row};
 
@@ -120,8 +121,9 @@ pub fn heartbeat(node: Token, payload: &[u8], request: Option<u64>) -> Option<Co
     let message = RawBeat::decode(payload).ok()?;
     let mut conditions = Conditions::new();
     for condition in &message.conditions {
-        // One that cannot be read says nothing about the others.
+        // One that cannot be read, or is not the agent's to say, says nothing about the others.
         if let Ok(name) = Token::new(&condition.name)
+            && name.as_str() != NodeConditionChanged::READY
             && (conditions.len() < CONDITIONS_MAX || conditions.contains_key(&name))
         {
             conditions.insert(name, Token::new(&condition.reason).ok());
@@ -259,6 +261,38 @@ mod tests {
 
     fn token(text: &str) -> Token {
         Token::new(text).expect("a literal token")
+    }
+
+    #[test]
+    fn of_many_conditions_those_that_can_be_read_are_kept() {
+        let check = |named: &[(&str, &str)], expected: &str| {
+            let conditions = named.iter().map(|(name, reason)| v1::NodeCondition {
+                name: (*name).to_owned(),
+                reason: (*reason).to_owned(),
+            });
+            let said = v1::Heartbeat {
+                boot: 1,
+                conditions: conditions.collect(),
+                ..v1::Heartbeat::default()
+            };
+            let heard = heartbeat(token("n"), &said.encode_to_vec(), None);
+            let Some(Command::Heartbeat { conditions, .. }) = heard else {
+                panic!("{heard:?}");
+            };
+            let words = conditions.iter().map(|(name, reason)| {
+                let reason = reason.as_ref().map(|reason| format!("={reason}"));
+                format!("{name}{}", reason.unwrap_or_default())
+            });
+            assert_eq!(words.collect::<Vec<_>>().join(" "), expected);
+        };
+        check(&[], "");
+        check(&[("B", ""), ("A", "full")], "A=full B");
+        check(&[("A", "x"), ("A", "y")], "A=y");
+        check(&[("a b", "x"), ("", "x"), ("C", "two words")], "C");
+        check(&[("Ready", ""), ("D", "")], "D");
+        let many: Vec<String> = (0..12).map(|no| format!("c{no:02}")).collect();
+        let many: Vec<(&str, &str)> = many.iter().map(|name| (name.as_str(), "")).collect();
+        check(&many, "c00 c01 c02 c03 c04 c05 c06 c07");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use vocab::{At, Token};
 pub fn ready(node: &Token, status: Status, reason: &'static str, at: &At) -> Fact {
     Fact::Condition(Box::new(Condition {
         node: node.clone(),
-        condition: "Ready".into(),
+        condition: NodeConditionChanged::READY.into(),
         status,
         reason: reason.into(),
         at: at.now,

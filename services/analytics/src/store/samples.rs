@@ -21,9 +21,9 @@ const SAMPLES_TTL: &str = "toDateTime(at) + toIntervalHour(1) GROUP BY node, slo
      oom_kills = max(oom_kills), \
      runs = max(runs), \
      samples = sum(samples), \
-     toDateTime(at) + toIntervalDay(30)";
+     toStartOfDay(at) + toIntervalDay(31)";
 
-/// The server looks for old rows every ten minutes, and is to start with however many parts are broken.
+/// The server looks for old rows every ten minutes, of which those of a whole day go at once, and is to start with however many parts are broken.
 const SAMPLES_SETTINGS: &str =
     "merge_with_ttl_timeout = 600, max_suspicious_broken_parts = 1000000";
 

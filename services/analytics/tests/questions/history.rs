@@ -10,7 +10,8 @@ use std::{collections::BTreeMap, error::Error};
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationPreempted, AllocationRequested,
     AllocationRequeued, AllocationStarted, AllocationWaiting, BudgetSet, CordonSet,
-    NodeConditionChanged, NodeLost, NodeReady, NodeRegistered, PeriodClosed, QuotaDenied, RateSet,
+    NodeConditionChanged, NodeForgotten, NodeLost, NodeReady, NodeRegistered, PeriodClosed,
+    QuotaDenied, RateSet,
 };
 use vocab::{
     Account, AdminChange, AllocationNo, AllocationSpec, Budget, BudgetOf, Event, Gang, GpuRequest,
@@ -197,6 +198,9 @@ fn nodes(script: &mut Script) {
             false => script.event(away.until, 0, NodeReady { node, incarnation }),
         }
     }
+    // One that was there before this history.
+    let node = token("x9");
+    script.event(NAMED[0].from, 0, NodeForgotten { node });
     for named in &NAMED {
         let moments = [Some((named.from, true)), named.until.map(|at| (at, false))];
         for (at, holds) in moments.into_iter().flatten() {

@@ -7,42 +7,57 @@ use std::{
     io::{ErrorKind, Read},
     path::{Path, PathBuf},
 };
-use vocab::Token;
+use vocab::{Token, fact::NodeConditionChanged};
 
 /// As many as the cell takes.
 const CONDITIONS_MAX: usize = 8;
 /// Of a file, so much is read for the reason.
 const REASON_BYTES_MAX: u64 = 256;
-/// A pressure begins where less than so many hundredths are left, and ends where as many again are, so that it does not come and go.
-const LITTLE_PERCENT: u64 = 5;
-const ENOUGH_PERCENT: u64 = 10;
 
-/// A file of the name of a condition in `conditions` below the state's folder says that it holds, and its first line why.
+/// What the site's own checks name: a file of the name of a condition in this folder says that it holds, and its first line why.
+pub fn folder(state_dir: &Path) -> PathBuf {
+    state_dir.join("conditions")
+}
+
+/// A pressure begins where less than so many hundredths are left.
+#[derive(Clone, Copy, Debug)]
+pub struct Little {
+    pub memory_percent: u8,
+    pub disk_percent: u8,
+}
+
 #[derive(Debug)]
 pub struct Conditions {
-    named: PathBuf,
+    folder: PathBuf,
+    little: Little,
     memory: bool,
     disk: bool,
+    named: Vec<NodeCondition>,
+    /// The folder could be read the last time.
+    readable: bool,
 }
 
 impl Conditions {
-    pub fn new(state_dir: &Path) -> Self {
+    pub fn new(state_dir: &Path, little: Little) -> Self {
         Self {
-            named: state_dir.join("conditions"),
+            folder: folder(state_dir),
+            little,
             memory: false,
             disk: false,
+            named: Vec::new(),
+            readable: true,
         }
     }
 
-    /// What holds now, by name.
+    /// What holds now.
     pub fn look(&mut self, vitals: &Vitals) -> Vec<NodeCondition> {
         let sample = &vitals.sample;
         let total = vitals.memory_total_bytes;
         let free = total.saturating_sub(sample.memory_bytes);
-        self.memory = presses(self.memory, free, total);
+        self.memory = presses(self.memory, free, total, self.little.memory_percent);
         let free = sample.disk_free_bytes;
         let total = free.saturating_add(sample.disk_used_bytes);
-        self.disk = presses(self.disk, free, total);
+        self.disk = presses(self.disk, free, total, self.little.disk_percent);
         let pressures = [
             (self.memory, "MemoryPressure", "little-memory-left"),
             (self.disk, "DiskPressure", "little-room-left"),
@@ -53,50 +68,62 @@ impl Conditions {
             reason: reason.to_owned(),
         });
         let mut all: Vec<NodeCondition> = pressures.collect();
-        for named in named(&self.named) {
+        self.look_at_folder();
+        for named in &self.named {
             // A site's own word on it goes before the agent's.
             all.retain(|it| it.name != named.name);
-            all.push(named);
+            all.push(named.clone());
         }
-        all.sort_by(|a, b| a.name.cmp(&b.name));
+        // Where there are too many, those go that keep nothing away.
+        let keeps_away =
+            |it: &NodeCondition| NodeConditionChanged::KEEP_AWAY.contains(&it.name.as_str());
+        all.sort_by(|a, b| (!keeps_away(a), &a.name).cmp(&(!keeps_away(b), &b.name)));
         all.truncate(CONDITIONS_MAX);
         all
     }
-}
 
-fn presses(before: bool, free: u64, total: u64) -> bool {
-    let percent = if before {
-        ENOUGH_PERCENT
-    } else {
-        LITTLE_PERCENT
-    };
-    u128::from(free) * 100 < u128::from(total) * u128::from(percent)
-}
-
-fn named(dir: &Path) -> Vec<NodeCondition> {
-    let entries = match fs::read_dir(dir) {
-        Ok(entries) => entries,
-        Err(error) => {
-            if error.kind() != ErrorKind::NotFound {
-                tracing::warn!(%error, "what the site has named cannot be read");
+    /// While the folder cannot be read, what it had goes on.
+    fn look_at_folder(&mut self) {
+        match fs::read_dir(&self.folder) {
+            Ok(entries) => {
+                self.named = named(entries);
+                self.readable = true;
             }
-            return Vec::new();
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.named = Vec::new();
+                self.readable = true;
+            }
+            Err(error) => {
+                if std::mem::replace(&mut self.readable, false) {
+                    tracing::warn!(%error, "what the site has named cannot be read");
+                }
+            }
         }
-    };
-    let mut named: Vec<NodeCondition> = entries
-        .filter_map(|entry| {
-            let entry = entry.ok()?;
-            let name = Token::new(entry.file_name().to_str()?).ok()?;
-            // A pipe would keep the agent waiting.
-            let is_file = entry.metadata().is_ok_and(|it| it.is_file());
-            is_file.then(|| NodeCondition {
-                name: name.to_string(),
-                reason: reason(&entry.path()),
-            })
+    }
+}
+
+/// A pressure ends where twice as much is left as where it begins, so that it does not come and go. What is not known stays.
+fn presses(before: bool, free: u64, total: u64, percent: u8) -> bool {
+    if total == 0 {
+        return before;
+    }
+    let percent = u128::from(percent) * if before { 2 } else { 1 };
+    u128::from(free) * 100 < u128::from(total) * percent
+}
+
+fn named(entries: fs::ReadDir) -> Vec<NodeCondition> {
+    let of_file = |entry: std::io::Result<fs::DirEntry>| {
+        let entry = entry.ok()?;
+        let name = Token::new(entry.file_name().to_str()?).ok()?;
+        // A pipe would keep the agent waiting.
+        let is_file = entry.metadata().is_ok_and(|it| it.is_file());
+        let may_say = name.as_str() != NodeConditionChanged::READY;
+        (is_file && may_say).then(|| NodeCondition {
+            name: name.to_string(),
+            reason: reason(&entry.path()),
         })
-        .collect();
-    named.sort_by(|a, b| a.name.cmp(&b.name));
-    named
+    };
+    entries.filter_map(of_file).collect()
 }
 
 /// In the form of a token: what it may not have in it is a `-`.
@@ -133,6 +160,11 @@ mod tests {
         }
     }
 
+    const LITTLE: Little = Little {
+        memory_percent: 5,
+        disk_percent: 5,
+    };
+
     fn words(conditions: Vec<NodeCondition>) -> String {
         let words = conditions
             .iter()
@@ -142,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_pressure_begins_below_five_in_a_hundred_and_ends_at_ten() {
-        let mut conditions = Conditions::new(Path::new("/nowhere"));
+        let mut conditions = Conditions::new(Path::new("/nowhere"), LITTLE);
         let mut check = |memory_used, disk_free, expected: &str| {
             let found = words(conditions.look(&vitals(memory_used, disk_free)));
             assert_eq!(found, expected, "{memory_used} {disk_free}");
@@ -157,30 +189,56 @@ mod tests {
         check(900, 99, "DiskPressure=little-room-left");
         check(900, 100, "");
         check(950, 50, "");
+        let off = Little {
+            memory_percent: 0,
+            disk_percent: 0,
+        };
+        let mut conditions = Conditions::new(Path::new("/nowhere"), off);
+        assert_eq!(words(conditions.look(&vitals(1000, 0))), "");
     }
 
     #[test]
-    fn a_machine_that_says_nothing_is_under_no_pressure() {
-        let mut conditions = Conditions::new(Path::new("/nowhere"));
+    fn what_cannot_be_measured_goes_on() {
+        let mut conditions = Conditions::new(Path::new("/nowhere"), LITTLE);
         assert_eq!(conditions.look(&Vitals::default()), []);
+        let pressed = conditions.look(&vitals(999, 1));
+        assert_eq!(pressed.len(), 2);
+        assert_eq!(conditions.look(&Vitals::default()), pressed);
+    }
+
+    #[test]
+    fn what_the_site_named_goes_on_while_it_cannot_be_read() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let mut conditions = Conditions::new(dir.path(), LITTLE);
+        let named = folder(dir.path());
+        fs::create_dir(&named).expect("a new folder");
+        fs::write(named.join("GpuXid"), "").expect("written");
+        assert_eq!(words(conditions.look(&vitals(0, 500))), "GpuXid=");
+        fs::remove_dir_all(&named).expect("removed");
+        // No folder, and not nothing.
+        fs::write(&named, "").expect("written");
+        assert_eq!(words(conditions.look(&vitals(0, 500))), "GpuXid=");
+        fs::remove_file(&named).expect("removed");
+        assert_eq!(words(conditions.look(&vitals(0, 500))), "");
     }
 
     #[test]
     fn what_the_site_names_holds_while_its_file_is_there() {
         let dir = tempfile::tempdir().expect("a folder");
-        let mut conditions = Conditions::new(dir.path());
-        let named = dir.path().join("conditions");
+        let mut conditions = Conditions::new(dir.path(), LITTLE);
+        let named = folder(dir.path());
         fs::create_dir(&named).expect("a new folder");
         let write = |name: &str, text: &[u8]| fs::write(named.join(name), text).expect("written");
         write("GpuXid", b"Xid 79: fallen off the bus\nsecond line");
         write("NetworkUnavailable", b"");
         write("no.token", b"x");
+        write("Ready", b"not the agent's to say");
         write("MemoryPressure", "swapping \u{fc}".as_bytes());
         fs::create_dir(named.join("Folder")).expect("a new folder");
         let found = words(conditions.look(&vitals(999, 500)));
         assert_eq!(
             found,
-            "GpuXid=Xid-79--fallen-off-the-bus MemoryPressure=swapping-- NetworkUnavailable="
+            "MemoryPressure=swapping-- NetworkUnavailable= GpuXid=Xid-79--fallen-off-the-bus"
         );
         fs::remove_dir_all(&named).expect("removed");
         let found = words(conditions.look(&vitals(0, 500)));
@@ -190,13 +248,20 @@ mod tests {
     #[test]
     fn no_more_are_named_than_the_cell_takes() {
         let dir = tempfile::tempdir().expect("a folder");
-        let named = dir.path().join("conditions");
+        let named = folder(dir.path());
         fs::create_dir(&named).expect("a new folder");
         for no in 0..20 {
             fs::write(named.join(format!("c{no:02}")), [0xff; 1000]).expect("written");
         }
-        let found = Conditions::new(dir.path()).look(&vitals(0, 500));
+        // Of bytes that are no text.
+        let found = Conditions::new(dir.path(), LITTLE).look(&vitals(999, 1));
         assert_eq!(found.len(), CONDITIONS_MAX);
         assert!(found.iter().all(|it| Token::new(&it.reason).is_ok()));
+        // What keeps new allocations away is among them.
+        let first = words(found[..2].to_vec());
+        assert_eq!(
+            first,
+            "DiskPressure=little-room-left MemoryPressure=little-memory-left"
+        );
     }
 }

@@ -15,6 +15,7 @@ use crate::{
 };
 use async_nats::{Client, Subscriber, jetstream};
 use chassis::{ComponentHandle, Context, Failure, Service, Shutdown, Stamp, Stopwatch};
+use conditions::Little;
 use futures::{FutureExt, StreamExt, future::BoxFuture};
 use join::Identity;
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
@@ -73,6 +74,7 @@ impl Service for NodeAgent {
         };
         let node = Token::new(&node).map_err(AgentError::Name)?;
         identity::files::make_dir(&ctx.settings.state_dir)?;
+        identity::files::make_dir(&conditions::folder(&ctx.settings.state_dir))?;
         let detected = Means::detect();
         if let Some(why_not) = &detected.why_not {
             tracing::warn!(%why_not, "runs are held to their bounds one process at a time");
@@ -263,7 +265,13 @@ impl Agent {
             logs: BTreeMap::new(),
             kept: VecDeque::new(),
             draining: false,
-            sampler: Sampler::new(ctx.settings.state_dir.clone()),
+            sampler: Sampler::new(
+                ctx.settings.state_dir.clone(),
+                Little {
+                    memory_percent: ctx.settings.memory_pressure_percent,
+                    disk_percent: ctx.settings.disk_pressure_percent,
+                },
+            ),
             health: ctx.health.component("lease"),
             metrics,
         };

@@ -19,6 +19,10 @@ pub struct Settings {
     pub reserved_memory_bytes: u64,
     /// Allocations that the node takes at once, at the most, whatever they ask for; 0: as many as there is room for.
     pub max_runs: u32,
+    /// Where less than so many hundredths of the memory, or of the file system of `state_dir`, are left, the node takes nothing
+    /// new until twice as many are; 0: it always does.
+    pub memory_pressure_percent: u8,
+    pub disk_pressure_percent: u8,
     /// As they were approved.
     pub labels: BTreeMap<String, String>,
     /// `arch`, `hostname` and `os` are labels, too. Where nodes have to join, they have to be approved like all others.
@@ -54,6 +58,8 @@ impl Default for Settings {
             reserved_cpu_milli: 0,
             reserved_memory_bytes: 0,
             max_runs: 512,
+            memory_pressure_percent: 5,
+            disk_pressure_percent: 5,
             labels: BTreeMap::new(),
             machine_labels: false,
             log_bytes_max: 16 << 20,

@@ -1,6 +1,6 @@
 //! How busy the machine is. What cannot be read is 0 or left out: a heartbeat is never in want of it.
 
-use super::conditions::Conditions;
+use super::conditions::{Conditions, Little};
 use crate::discover::field_bytes;
 use nvml_wrapper::{Nvml, error::NvmlError};
 use schemas::v1::{GpuSample, NodeCondition, NodeSample};
@@ -39,19 +39,20 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// `dir`: on the file system whose room is said. The CPU time is counted from now on.
-    pub fn new(dir: PathBuf) -> Self {
+    /// `dir`: on the file system whose room is said. The CPU time is counted from now on, and what holds now is known.
+    pub fn new(dir: PathBuf, little: Little) -> Self {
         let mut probe = Probe {
             proc: PathBuf::from("/proc"),
-            conditions: Conditions::new(&dir),
+            conditions: Conditions::new(&dir, little),
             dir,
             before: Ticks::default(),
             nvml: Nvml::init().ok(),
         };
-        probe.cpu_milli();
+        let vitals = probe.measure(0);
+        let known = probe.conditions.look(&vitals);
         Self {
             probe: Arc::new(Mutex::new(probe)),
-            known: Arc::default(),
+            known: Arc::new(Mutex::new(known)),
         }
     }
 
@@ -344,14 +345,37 @@ mod tests {
         check("", None);
     }
 
-    #[tokio::test]
-    async fn this_machine_is_measured() {
+    const OFF: Little = Little {
+        memory_percent: 0,
+        disk_percent: 0,
+    };
+
+    #[test]
+    fn what_is_not_measured_in_time_is_left_out_and_what_held_goes_on() {
         let dir = tempfile::tempdir().expect("a folder");
-        let sampler = Sampler::new(dir.path().to_owned());
-        let sample = sampler.sample(3).await.sample.expect("measured");
+        let named = super::super::conditions::folder(dir.path());
+        fs::create_dir(&named).expect("a new folder");
+        fs::write(named.join("GpuXid"), "").expect("written");
+        let sampler = Sampler::new(dir.path().to_owned(), OFF);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build();
+        let busy = locked(&sampler.probe);
+        let said = runtime.expect("a runtime").block_on(sampler.sample(3));
+        drop(busy);
+        assert_eq!((said.sample, said.conditions.len()), (None, 1));
+    }
+
+    #[test]
+    fn this_machine_is_measured() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let sampler = Sampler::new(dir.path().to_owned(), OFF);
+        let Vitals {
+            sample,
+            memory_total_bytes,
+        } = locked(&sampler.probe).measure(3);
         assert_eq!(sample.runs, 3);
-        let total = locked(&sampler.probe).measure(0).memory_total_bytes;
-        assert!(sample.memory_bytes > 0 && sample.memory_bytes < total);
+        assert!(sample.memory_bytes > 0 && sample.memory_bytes < memory_total_bytes);
         assert!(sample.disk_used_bytes > 0 && sample.disk_free_bytes > 0);
     }
 
@@ -360,7 +384,7 @@ mod tests {
         let none = PathBuf::from("/nowhere");
         let mut probe = Probe {
             proc: none.clone(),
-            conditions: Conditions::new(&none),
+            conditions: Conditions::new(&none, OFF),
             dir: none,
             before: Ticks::default(),
             nvml: None,

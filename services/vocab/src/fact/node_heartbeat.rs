@@ -86,6 +86,8 @@ pub struct NodeConditionChanged {
 }
 
 impl NodeConditionChanged {
+    /// The cell's own judgement, which no agent names.
+    pub const READY: &str = "Ready";
     /// Conditions that keep new allocations away, as in Kubernetes.
     pub const KEEP_AWAY: [&str; 3] = ["MemoryPressure", "DiskPressure", "NetworkUnavailable"];
 

@@ -44,7 +44,7 @@ pub struct Fleet {
     popularity: Popularity,
     /// Who has which precedence.
     precedences: BTreeMap<u32, NodeNo>,
-    /// What operators say of nodes.
+    /// What operators say of nodes, and what holds of them.
     words: BTreeMap<Token, Word>,
     /// Members of each tenant's groups by node.
     groups: BTreeMap<(Token, Token), BTreeMap<NodeNo, Members>>,

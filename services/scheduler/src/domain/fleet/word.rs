@@ -134,9 +134,16 @@ impl Fleet {
         let Some(taint) = fact.taint() else {
             return false;
         };
+        let word = self.words.get(&fact.node);
+        let before = word.is_some_and(|word| word.pressures.contains(&taint));
+        // Another reason is no other taint.
+        if before == fact.holds {
+            return false;
+        }
         self.taint(&fact.node, |word| {
             word.pressures.retain(|it| *it != taint);
             word.pressures.extend(fact.holds.then_some(taint));
+            word.pressures.sort_by(|a, b| a.key.cmp(&b.key));
         });
         true
     }
