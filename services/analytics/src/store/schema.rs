@@ -72,7 +72,8 @@ fn views() -> Vec<View<'static>> {
 
 impl Store {
     /// Makes what is missing, and says what else is not as it is to be. If rows lack something that only the ledger can
-    /// give, all tables of it are made anew, empty, and the ledger fills them; samples that lack something go. It can be repeated, and called by several at once.
+    /// give, all tables of it are made anew, empty, and the ledger fills them; samples that lack something go. It can be
+    /// repeated, and called by several at once.
     pub async fn ensure(&self) -> Result<Vec<Drift>, StoreError> {
         self.create_database().await?;
         for _ in 0..ROUNDS {
