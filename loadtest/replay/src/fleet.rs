@@ -236,6 +236,7 @@ impl Member {
     fn register(&self) -> Report {
         Report::Register(Register {
             capacity: Some(self.node.capacity.to_prost()),
+            change: 0,
         })
     }
 

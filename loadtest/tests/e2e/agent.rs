@@ -76,8 +76,11 @@ impl Agent {
     /// Asks to be registered.
     pub async fn announce(&self) {
         let capacity = Some(self.capacity.clone());
-        self.report_raw(Report::Register(Register { capacity }))
-            .await;
+        self.report_raw(Report::Register(Register {
+            capacity,
+            change: 0,
+        }))
+        .await;
     }
 
     /// Registers, and waits until the cell knows this boot.

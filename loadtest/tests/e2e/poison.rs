@@ -23,7 +23,10 @@ async fn garbage_of_agents_is_passed_over() -> Outcome {
     let register = |capacity: Option<NodeCapacity>| {
         let report = NodeReport {
             boot: 1,
-            report: Some(Report::Register(Register { capacity })),
+            report: Some(Report::Register(Register {
+                capacity,
+                change: 0,
+            })),
         };
         report.encode_to_vec()
     };

@@ -63,6 +63,7 @@ pub fn nodes() -> impl Iterator<Item = InboxMessage> {
                 gpu_model: "a100".to_owned(),
                 ..NodeCapacity::default()
             }),
+            change: 0,
         });
         report(&token(&format!("node-{no}")), 1, register)
     })

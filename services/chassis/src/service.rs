@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -122,6 +123,15 @@ impl<T> Context<T> {
             return Err(self.stopped());
         }
         client.cloned()
+    }
+
+    /// Its settings as the file says them by now.
+    pub fn settings_again(&self) -> Result<T, ConfigError>
+    where
+        T: DeserializeOwned + Default,
+    {
+        let config = Config::load(Path::new(&self.servers.file))?;
+        Ok(config.service)
     }
 
     /// A small pool on the service's own schema. It connects when it is used, so Postgres may be away now.

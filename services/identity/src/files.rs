@@ -27,14 +27,18 @@ pub fn read(path: &Path) -> Result<String> {
     fs::read_to_string(path).map_err(at(path))
 }
 
+pub fn read_bytes(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).map_err(at(path))
+}
+
 /// In one step, for its owner only, or for whom the file was before.
-pub fn write(path: &Path, text: &str) -> Result<()> {
+pub fn write(path: &Path, content: impl AsRef<[u8]>) -> Result<()> {
     let part = path.with_extension("part");
     let before = fs::metadata(path).map(|metadata| metadata.permissions());
     let mut options = OpenOptions::new();
     let options = options.write(true).create(true).truncate(true).mode(0o600);
     let written = options.open(&part).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
+        file.write_all(content.as_ref())?;
         if let Ok(permissions) = before {
             file.set_permissions(permissions)?;
         }

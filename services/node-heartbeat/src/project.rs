@@ -4,8 +4,8 @@ use ledger::{IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, fmt};
 use vocab::fact::{
-    Applied, NodeConditionChanged, NodeForgotten, NodeJoined, NodeLost, NodeReady, NodeRegistered,
-    NodeSet, NodeSuspected,
+    Applied, NodeCapacityChanged, NodeConditionChanged, NodeForgotten, NodeJoined, NodeLost,
+    NodeReady, NodeRegistered, NodeSet, NodeSuspected,
 };
 use vocab::inputs;
 use vocab::{At, Millis, NodeApproval, NodeCapacity, Token};
@@ -149,7 +149,7 @@ impl WarmProjection {
 inputs! {
     pub enum Input {
         NodeSet, NodeJoined, NodeForgotten, NodeRegistered, NodeReady, NodeLost, NodeSuspected,
-        NodeConditionChanged
+        NodeConditionChanged, NodeCapacityChanged
     }
 }
 
@@ -218,6 +218,18 @@ impl Projection for WarmProjection {
                     false => Change::NoCondition(node.clone(), condition.clone()),
                 });
                 return Ok(());
+            }
+            Input::NodeCapacityChanged(NodeCapacityChanged {
+                node,
+                incarnation,
+                capacity,
+                ..
+            }) => {
+                let row = self.nodes.get_mut(node);
+                let row = row.filter(|row| row.incarnation == *incarnation);
+                let row = row.ok_or_else(|| IllegalEvent::new("no such node", &input))?;
+                row.capacity = capacity.clone();
+                node
             }
             Input::NodeReady(NodeReady { node, incarnation }) => {
                 let turn = (NodeState::Ready, at.now, at.now);

@@ -74,6 +74,7 @@ fn read(node: &Token, payload: &Bytes, cell: CellNo, out: &mut Vec<Command>) -> 
             node: node.clone(),
             boot,
             capacity: Box::new(NodeCapacity::decode(&register.capacity?.encode_to_vec()).ok()?),
+            change: register.change,
         }),
         RawSaid::Run(one) => out.push(run(&one)?),
         RawSaid::Runs(many) if many.runs.len() > RUNS_MAX => return None,
@@ -303,6 +304,7 @@ mod tests {
                 memory_bytes: 1 << 30,
                 ..v1::NodeCapacity::default()
             }),
+            change: 0,
         };
         let said = v1::NodeReport {
             boot: 1,

@@ -79,6 +79,36 @@ impl NodeCapacity {
         }
     }
 
+    /// Whether a node may have the other instead while things run there: amounts may be others, and extended resources may come.
+    /// What runs has its devices and zones by number, was placed by the labels and taints, and is billed by the place.
+    pub fn may_become(&self, other: &Self) -> Result<(), Refusal> {
+        let zones = |of: &Self| -> Option<Vec<u16>> {
+            let topology = of.topology.as_deref()?;
+            Some(topology.zones.iter().map(|zone| zone.gpus).collect())
+        };
+        let links = |of: &Self| {
+            let topology = of.topology.as_deref();
+            topology.map(|it| (it.distances.clone(), it.links.clone()))
+        };
+        let gone =
+            |(name, _): &&(Token, u64)| other.extended.iter().all(|(known, _)| known != name);
+        let stays = [
+            ("gpus", self.gpus == other.gpus),
+            ("gpu_model", self.gpu_model == other.gpu_model),
+            ("labels", self.labels == other.labels),
+            ("taints", self.taints == other.taints),
+            (
+                "topology",
+                zones(self) == zones(other) && links(self) == links(other),
+            ),
+            ("extended", !self.extended.iter().any(|it| gone(&it))),
+        ];
+        match stays.iter().find(|(_, same)| !same) {
+            Some((part, _)) => Err(Refusal::new(Rule::CapacityStays, *part)),
+            None => Ok(()),
+        }
+    }
+
     /// Whether it can be. The limits are those that requests have, so that sums over a node stay far from overflow, and
     /// lists are in order, so that the same node is always written in the same way.
     pub fn plausible(&self) -> bool {

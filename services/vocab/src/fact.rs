@@ -299,6 +299,7 @@ facts! {
         NodeForgotten = 75,
         NodeSuspected = 76 since 2,
         NodeConditionChanged = 77 since 6,
+        NodeCapacityChanged = 78 since 7,
     }
 }
 

@@ -182,6 +182,8 @@ rules! {
     LogUnavailable = 74, "log_unavailable", true;
     /// Another node that is there, which `subject` names, has the same label `hostname`.
     HostnameTaken = 75, "hostname_taken", true;
+    /// The part of a node's capacity that `subject` names changes only with a new life of the agent.
+    CapacityStays = 76, "capacity_stays", false;
 }
 
 impl fmt::Display for Refusal {

@@ -90,6 +90,9 @@ pub struct Agent {
     pub capacity: v1::NodeCapacity,
     /// What it may be when it comes back.
     other: v1::NodeCapacity,
+    /// The most of each amount that it had in this life, and how often that has changed.
+    most: v1::NodeCapacity,
+    change: u64,
     plan: Plan,
     registered: bool,
     pub silent: bool,
@@ -140,6 +143,8 @@ impl Agent {
     ) -> Self {
         Self {
             name,
+            most: capacity.clone(),
+            change: 0,
             capacity,
             other,
             plan: Plan::new(1),
@@ -163,9 +168,9 @@ impl Agent {
         }
     }
 
-    /// The life that it is in, and what it names as conditions of the node.
-    pub fn says(&self) -> (u64, &Named) {
-        (self.plan.boot(), &self.conditions)
+    /// The life that it is in, what it names as conditions of the node, and what it has.
+    pub fn says(&self) -> (u64, &Named, &v1::NodeCapacity) {
+        (self.plan.boot(), &self.conditions, &self.capacity)
     }
 
     pub fn idle(&self) -> bool {
@@ -194,8 +199,57 @@ impl Agent {
 
     fn register(&mut self) -> Act {
         self.registered = true;
-        let capacity = Some(self.capacity.clone());
-        self.report(Report::Register(Register { capacity }))
+        self.tell(self.capacity.clone(), self.change)
+    }
+
+    fn tell(&mut self, capacity: v1::NodeCapacity, change: u64) -> Act {
+        let capacity = Some(capacity);
+        self.report(Report::Register(Register { capacity, change }))
+    }
+
+    /// It has other amounts, and what runs goes on.
+    fn resize(&mut self, random: &mut Seeded) -> Act {
+        let it = &mut self.capacity;
+        it.cpu_milli = 1000 * (1 + random.below(12));
+        it.memory_bytes = (1 + random.below(16)) << 31;
+        it.max_runs = match random.below(4) {
+            0 => 1 + random.below(6) as u32,
+            _ => 0,
+        };
+        if let Some(fpga) = it.extended.first_mut() {
+            fpga.amount = 1 + random.below(5);
+        } else if random.chance(200) {
+            let name = "fpga".to_owned();
+            it.extended.push(v1::ExtendedAmount { name, amount: 2 });
+        }
+        if let Some([one, other]) = it.topology.as_mut().map(|it| &mut it.zones[..]) {
+            one.cpu_milli = it.cpu_milli / 1000 * random.below(1001);
+            other.cpu_milli = it.cpu_milli - one.cpu_milli;
+            one.memory_bytes = it.memory_bytes / 2;
+            other.memory_bytes = it.memory_bytes - one.memory_bytes;
+        }
+        let most = &mut self.most;
+        most.cpu_milli = most.cpu_milli.max(it.cpu_milli);
+        most.memory_bytes = most.memory_bytes.max(it.memory_bytes);
+        for own in &it.extended {
+            match most.extended.iter_mut().find(|it| it.name == own.name) {
+                Some(known) => known.amount = known.amount.max(own.amount),
+                None => most.extended.push(own.clone()),
+            }
+        }
+        self.change += 1;
+        self.tell(self.capacity.clone(), self.change)
+    }
+
+    /// Something that a node cannot become while it lives.
+    fn another(&mut self, random: &mut Seeded) -> Act {
+        let mut other = self.capacity.clone();
+        match random.below(3) {
+            0 => other.labels.clear(),
+            1 => other.taints.push(v1::Taint::default()),
+            _ => other.gpus = 16 - other.gpus,
+        }
+        self.tell(other, self.change + 1)
     }
 
     fn heartbeat(&self) -> Act {
@@ -228,6 +282,8 @@ impl Agent {
         self.runs.clear();
         self.ended.clear();
         self.plan = Plan::new(self.plan.boot() + 1 + random.below(2));
+        self.most = self.capacity.clone();
+        self.change = 0;
         self.registered = false;
         self.wants_list = false;
         self.syncing.clear();
@@ -342,6 +398,8 @@ impl Agent {
             5..=12 => return self.again(random),
             13 => return vec![self.stray(random, now_ms)],
             14 => self.change_condition(random),
+            15 => return vec![self.resize(random)],
+            16 => return vec![self.another(random)],
             _ => {}
         }
         if self.wants_list && random.chance(500) {
@@ -621,11 +679,11 @@ impl Agent {
             *extended.entry(&used.name).or_default() += used.amount;
         }
         let has = |(name, used): (&&str, &u64)| {
-            let own = self.capacity.extended.iter().find(|own| own.name == **name);
+            let own = self.most.extended.iter().find(|own| own.name == **name);
             own.is_some_and(|own| *used <= own.amount)
         };
-        let fits = cpu <= self.capacity.cpu_milli
-            && memory <= self.capacity.memory_bytes
+        let fits = cpu <= self.most.cpu_milli
+            && memory <= self.most.memory_bytes
             && devices.values().all(|milli| *milli <= 1000)
             && extended.iter().all(has);
         match fits {

@@ -291,7 +291,8 @@ impl Checker {
                 Kind::NodeSuspected(_)
                 | Kind::PeriodClosed(_)
                 | Kind::TaintsSet(_)
-                | Kind::NodeConditionChanged(_) => true,
+                | Kind::NodeConditionChanged(_)
+                | Kind::NodeCapacityChanged(_) => true,
                 Kind::CordonSet(e) => e.change.as_ref().is_some_and(|set| set.drain),
                 Kind::NodeRegistered(e) => e.capacity.as_ref().is_some_and(|it| {
                     it.max_runs > 0 || it.taints.iter().any(|taint| taint.effect != 0)

@@ -520,8 +520,7 @@ impl World {
         begins_quietly(&self.shared.bus, &self.shared.scheduler)?;
         impossible_changes_nothing(&self.shared.bus, &self.shared.scheduler)?;
         for agent in self.agents.iter().filter(|agent| !agent.gone) {
-            let (boot, named) = agent.says();
-            self.checker.named_at_rest((&agent.name, boot), named)?;
+            self.checker.said_at_rest(&agent.name, agent.says())?;
         }
         // A pause is over when it is by the clock of whoever leads.
         let schedulers = self.processes.iter().filter(|p| p.role == Role::Scheduler);

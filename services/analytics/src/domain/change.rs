@@ -343,6 +343,11 @@ impl Amounts {
         Self::each(|kind| capacity.amount(kind).into())
     }
 
+    /// Of each the larger.
+    pub fn at_least(&self, other: &Self) -> Self {
+        Self::each(|kind| self.get(kind).max(other.get(kind)))
+    }
+
     pub fn get(&self, kind: ResourceKind) -> i128 {
         match kind {
             ResourceKind::Cpu => self.cpu_milli,

@@ -24,7 +24,7 @@ pub use meter::{Booked, Each, KEPT, Line, Shelf, Used, key};
 pub use runs::in_one_row;
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationRequeued, AllocationStarted, AllocationWaiting,
-    Applied, NodeLost, NodeReady, NodeRegistered, QuotaWaiting,
+    Applied, NodeCapacityChanged, NodeLost, NodeReady, NodeRegistered, QuotaWaiting,
 };
 use vocab::inputs;
 
@@ -114,6 +114,12 @@ fn catch_up(
                 capacity,
                 ..
             }) => nodes.registered(node, *incarnation, capacity, at, outbox, &event)?,
+            Event::NodeCapacityChanged(NodeCapacityChanged {
+                node,
+                incarnation,
+                capacity,
+                ..
+            }) => nodes.resized(node, *incarnation, capacity, at, outbox, &event)?,
             Event::NodeReady(NodeReady { node, incarnation }) => {
                 nodes.ready(node, *incarnation, at, outbox, &event)?;
             }
@@ -160,6 +166,7 @@ inputs! {
         PeriodClosed,
         CordonSet,
         NodeRegistered,
+        NodeCapacityChanged,
         NodeReady,
         NodeLost,
         NodeSuspected,
@@ -237,7 +244,7 @@ impl Projection for Usage {
     type Input<'a> = Input<'a>;
 
     const NAME: &'static str = "analytics";
-    const STATE_VERSION: u32 = 3;
+    const STATE_VERSION: u32 = 4;
     /// An insert costs ClickHouse the same for a hundred rows as for ten thousand, and a bill may be late.
     const BATCHING: Batching = Batching {
         events_max: 400_000,
@@ -340,6 +347,7 @@ impl Projection for Usage {
                 outbox.push(condition::ready(&fact.node, Status::False, "forgotten", at));
             }
             Input::NodeConditionChanged(fact) => outbox.push(condition::changed(fact, at)),
+            Input::NodeCapacityChanged(fact) => wait(fact.clone().into()),
         }
         Ok(())
     }

@@ -28,7 +28,9 @@ struct Machine {
     site: Arc<Site>,
     standing: Standing,
     cordoned: bool,
-    /// What is not outside.
+    /// What it says that it has; nothing once it is replaced.
+    has: Amounts,
+    /// What is not outside: what it has, and of each resource at least what is held.
     capacity: Amounts,
     /// What allocations have of it, reserved or allocated.
     held: Amounts,
@@ -69,6 +71,9 @@ struct Book<'b, 'o> {
 impl Book<'_, '_> {
     /// What no run has.
     fn transfer(&mut self, machine: &Machine, from: Account, to: Account, amounts: Amounts) {
+        if from == to {
+            return;
+        }
         let moved = Moved {
             allocation: None,
             node: self.node.clone(),
@@ -77,6 +82,22 @@ impl Book<'_, '_> {
             site: machine.site.clone(),
         };
         transfer(self.outbox, &Arc::new(moved), (from, to), self.at);
+    }
+
+    /// Brings in, or takes out, what the machine has more or less than before.
+    fn settle(&mut self, machine: &mut Machine) {
+        let before = machine.capacity;
+        let now = machine.has.at_least(&machine.held);
+        if before == now {
+            return;
+        }
+        let account = machine.account();
+        let grown = now.at_least(&before) - before;
+        let shrunk = before.at_least(&now) - now;
+        self.transfer(machine, Account::Outside, account, grown);
+        self.transfer(machine, account, Account::Outside, shrunk);
+        machine.capacity = now;
+        self.capacity(now);
     }
 
     fn capacity(&mut self, amounts: Amounts) {
@@ -112,24 +133,23 @@ impl Nodes {
             if machine.standing == Standing::Replaced {
                 continue;
             }
-            let free = machine.free();
             let mut book = Book {
                 outbox,
                 node,
                 incarnation: *older,
                 at,
             };
-            book.transfer(machine, machine.account(), Account::Outside, free);
+            machine.has = Amounts::default();
+            book.settle(machine);
             machine.standing = Standing::Replaced;
-            machine.capacity -= free;
-            book.capacity(machine.capacity);
         }
         machines.retain(|_, machine| !machine.held.is_zero());
-        let machine = Machine {
+        let mut machine = Machine {
             site: Arc::new(Site::of(capacity)),
             standing: Standing::Ready,
             cordoned,
-            capacity: Amounts::of_node(capacity),
+            has: Amounts::of_node(capacity),
+            capacity: Amounts::default(),
             held: Amounts::default(),
         };
         let mut book = Book {
@@ -138,14 +158,35 @@ impl Nodes {
             incarnation,
             at,
         };
-        book.transfer(
-            &machine,
-            Account::Outside,
-            machine.account(),
-            machine.capacity,
-        );
-        book.capacity(machine.capacity);
+        book.settle(&mut machine);
         machines.insert(incarnation, machine);
+        Ok(())
+    }
+
+    /// It has other amounts. What is held of it stays, and is not outside before it is given back.
+    pub fn resized(
+        &mut self,
+        node: &Token,
+        incarnation: u64,
+        capacity: &NodeCapacity,
+        at: Millis,
+        outbox: &mut Outbox<'_>,
+        event: &impl fmt::Debug,
+    ) -> Result<(), IllegalEvent> {
+        let machine = self
+            .machines
+            .get_mut(node)
+            .and_then(|machines| machines.get_mut(&incarnation))
+            .filter(|machine| machine.standing != Standing::Replaced)
+            .ok_or_else(|| IllegalEvent::new("no such incarnation", event))?;
+        machine.has = Amounts::of_node(capacity);
+        let mut book = Book {
+            outbox,
+            node,
+            incarnation,
+            at,
+        };
+        book.settle(machine);
         Ok(())
     }
 
@@ -253,6 +294,7 @@ impl Nodes {
                 site: newest.site.clone(),
                 standing: Standing::Replaced,
                 cordoned: false,
+                has: Amounts::default(),
                 capacity: Amounts::default(),
                 held: Amounts::default(),
             };
@@ -265,10 +307,7 @@ impl Nodes {
         let way = (machine.account(), Account::Reserved);
         transfer(outbox, &moved, way, at);
         machine.held += moved.amounts;
-        if machine.standing == Standing::Replaced {
-            machine.capacity += moved.amounts;
-            moved.book(at, outbox).capacity(machine.capacity);
-        }
+        moved.book(at, outbox).settle(machine);
         Ok(moved)
     }
 
@@ -283,12 +322,9 @@ impl Nodes {
         let way = (Account::Reserved, machine.account());
         transfer(outbox, moved, way, at);
         machine.held -= moved.amounts;
-        if machine.standing == Standing::Replaced {
-            machine.capacity -= moved.amounts;
-            moved.book(at, outbox).capacity(machine.capacity);
-            if machine.held.is_zero() {
-                machines.remove(&moved.incarnation);
-            }
+        moved.book(at, outbox).settle(machine);
+        if machine.standing == Standing::Replaced && machine.held.is_zero() {
+            machines.remove(&moved.incarnation);
         }
     }
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStarted,
-    CordonSet, NodeLost, NodeReady, NodeRegistered, PeriodClosed, RateSet,
+    CordonSet, NodeCapacityChanged, NodeLost, NodeReady, NodeRegistered, PeriodClosed, RateSet,
 };
 use vocab::{
     AdminChange, AllocationNo, AllocationSpec, At, EndCause, Event, EventNo, HOUR_MS, Lsn, Millis,
@@ -141,6 +141,19 @@ impl World {
             last_seen: Millis(0),
         });
         let (events, after) = match before {
+            Some(seen) if seen.ready && kind % 5 == 1 => {
+                let resized = Event::NodeCapacityChanged(NodeCapacityChanged {
+                    node: node.clone(),
+                    incarnation,
+                    change: 1,
+                    capacity: NodeCapacity {
+                        cpu_milli: kind % 7,
+                        memory_bytes: kind % 11 * CAPACITY[1] / 10,
+                        ..NodeCapacity::default()
+                    },
+                });
+                (vec![resized], (incarnation, true))
+            }
             Some(seen) if seen.ready && kind.is_multiple_of(2) => {
                 (vec![lost], (incarnation, false))
             }

@@ -5,8 +5,8 @@ use ledger::Projection;
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationPreempted, AllocationRequested,
     AllocationRequeued, AllocationStarted, AllocationWaiting, BudgetSet, CordonSet,
-    NodeConditionChanged, NodeForgotten, NodeLost, NodeReady, NodeRegistered, NodeSuspected,
-    PeriodClosed, QuotaDenied, RateSet,
+    NodeCapacityChanged, NodeConditionChanged, NodeForgotten, NodeLost, NodeReady, NodeRegistered,
+    NodeSuspected, PeriodClosed, QuotaDenied, RateSet,
 };
 use vocab::{
     Account, AdminChange, AllocationNo, AllocationSpec, At, Budget, BudgetOf, EndCause, Event,
@@ -113,6 +113,20 @@ fn event(words: &[&str]) -> Event {
             allocation: allocation(),
             refusal: Refusal::over(Rule::QuotaExceeded, "t1 gpu", 400, 500),
         }),
+        "resize" => {
+            let (node, incarnation) = node(words[1]);
+            let [cpu_milli, memory_bytes, _] = amounts(words[2]);
+            Event::NodeCapacityChanged(NodeCapacityChanged {
+                node,
+                incarnation,
+                change: 1,
+                capacity: NodeCapacity {
+                    cpu_milli,
+                    memory_bytes,
+                    ..NodeCapacity::default()
+                },
+            })
+        }
         "register" => {
             let (node, incarnation) = node(words[1]);
             let [cpu_milli, memory_bytes, gpu_milli] = amounts(words[2]);
@@ -480,6 +494,45 @@ fn a_node_fact_stands_between_the_schedulers_clocks() {
             "n1.1 @100 has 1/0/0",
             "n1.1 @150 idle>unavailable 1/0/0",
             "n1.1 @200 unavailable>idle 1/0/0",
+        ]
+    );
+}
+
+#[test]
+fn a_node_that_changes_its_size_brings_in_or_takes_out_the_difference() {
+    let rows = fold(&[
+        "0 register n1.1 9000/90/0",
+        "0 request 5 t1 6000/60/0",
+        "10 place 5 n1.1",
+        "20 resize n1.1 12000/80/0",
+        // Less than what is held: the rest goes with it.
+        "30 resize n1.1 5000/10/0",
+        "50 end 5 40",
+        "60 resize n1.1 7000/10/0",
+        "70 lost n1.1",
+        "100 request 6 t1 1/1/0",
+        "100 place 6 n1.1",
+    ]);
+    let rows = rows.expect("legal");
+    let of_n1: Vec<&String> = rows.iter().filter(|row| row.starts_with("n1")).collect();
+    assert_eq!(
+        of_n1,
+        [
+            "n1.1 @0 outside>idle 9000/90/0",
+            "n1.1 @0 has 9000/90/0",
+            "n1.1 @10 idle>reserved 6000/60/0",
+            "n1.1 @20 outside>idle 3000/0/0",
+            "n1.1 @20 idle>outside 0/10/0",
+            "n1.1 @20 has 12000/80/0",
+            "n1.1 @30 idle>outside 6000/20/0",
+            "n1.1 @30 has 6000/60/0",
+            "n1.1 @50 reserved>idle 6000/60/0",
+            "n1.1 @50 idle>outside 1000/50/0",
+            "n1.1 @50 has 5000/10/0",
+            "n1.1 @60 outside>idle 2000/0/0",
+            "n1.1 @60 has 7000/10/0",
+            "n1.1 @70 idle>unavailable 7000/10/0",
+            "n1.1 @100 unavailable>reserved 1/1/0",
         ]
     );
 }

@@ -1,10 +1,41 @@
-//! What the node registers: the machine, as the contract describes a node.
+//! What the node registers: the machine, as the contract describes a node. It may have other amounts later, by another
+//! configuration or another machine; the agent's file of what it has told last counts that.
 
 use super::Settings;
 use crate::discover::Machine;
+use identity::files::{self, FileError};
+use prost::Message;
 use schemas::v1;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, path::Path};
 use vocab::Work;
+
+const TOLD: &str = "capacity";
+
+/// What is to be told in a new life.
+pub fn first(dir: &Path, capacity: v1::NodeCapacity) -> Result<v1::Register, FileError> {
+    written(dir, capacity, 0)
+}
+
+/// What is to be told in a life that goes on: what was told before, unless the capacity is another one by now. One that was told
+/// by an agent that wrote nothing down counts as another one, and is none for the cell if it is the same.
+pub fn next(dir: &Path, capacity: v1::NodeCapacity) -> Result<v1::Register, FileError> {
+    let before = files::read_bytes(&dir.join(TOLD)).ok();
+    let before = before.and_then(|bytes| v1::Register::decode(&*bytes).ok());
+    match before {
+        Some(told) if told.capacity.as_ref() == Some(&capacity) => Ok(told),
+        before => {
+            let change = before.map_or(0, |told| told.change);
+            written(dir, capacity, change.saturating_add(1))
+        }
+    }
+}
+
+fn written(dir: &Path, capacity: v1::NodeCapacity, change: u64) -> Result<v1::Register, FileError> {
+    let capacity = Some(capacity);
+    let told = v1::Register { capacity, change };
+    files::write(&dir.join(TOLD), told.encode_to_vec())?;
+    Ok(told)
+}
 
 /// More zones than this the contract does not know.
 const ZONES_MAX: usize = 8;

@@ -9,12 +9,12 @@ mod work;
 
 use crate::{
     Ended, Exit, Found, LogPart, Means, RunError, RunKey, Runs, Settings as RunSettings,
-    discover::{self, Machine, Reserved},
+    discover::{self, DiscoverError, Machine, Reserved},
     lease::{Lease, Moment},
     protocol::{Act, Plan, Report},
 };
 use async_nats::{Client, Subscriber, jetstream};
-use chassis::{ComponentHandle, Context, Failure, Service, Shutdown, Stamp, Stopwatch};
+use chassis::{ComponentHandle, Context, Failure, Service, Stamp, Stopwatch};
 use conditions::Little;
 use futures::{FutureExt, StreamExt, future::BoxFuture};
 use join::Identity;
@@ -31,6 +31,7 @@ use std::{
     path::PathBuf,
     time::Duration,
 };
+use tokio::signal::unix::{SignalKind, signal};
 use uuid::Uuid;
 use vitals::Sampler;
 use vocab::{Refusal, Rule, Token};
@@ -64,10 +65,7 @@ impl Service for NodeAgent {
     type Settings = Settings;
 
     async fn run(ctx: Context<Settings>) -> Result<(), Failure> {
-        let machine = discover::machine(Reserved {
-            cpu_milli: ctx.settings.reserved_cpu_milli,
-            memory_bytes: ctx.settings.reserved_memory_bytes,
-        })?;
+        let machine = machine(&ctx.settings)?;
         let node = match ctx.settings.node.as_str() {
             "" => machine.hostname.clone(),
             name => name.to_owned(),
@@ -106,10 +104,17 @@ impl Service for NodeAgent {
             }
         };
         tokio::select! {
-            done = agent.serve(&ctx.shutdown) => done,
+            done = agent.serve(&ctx) => done,
             () = renewing => Ok(()),
         }
     }
+}
+
+fn machine(settings: &Settings) -> Result<Machine, DiscoverError> {
+    discover::machine(Reserved {
+        cpu_milli: settings.reserved_cpu_milli,
+        memory_bytes: settings.reserved_memory_bytes,
+    })
 }
 
 /// Tries until it may, or is to stop; whether it may. An operator may approve the node later.
@@ -168,6 +173,8 @@ async fn connect(
 #[derive(Debug, Clone, Copy)]
 enum Said {
     Register,
+    /// The node has another capacity in this life.
+    Capacity,
     Run(Report),
 }
 
@@ -181,6 +188,8 @@ struct Agent {
     cell: String,
     node: Token,
     machine: Machine,
+    /// What the node has, as the cell is told.
+    capacity: v1::Register,
     settings: Settings,
     runs: Runs,
     plan: Plan,
@@ -249,6 +258,7 @@ impl Agent {
             cell: ctx.cell.name.clone(),
             node,
             machine,
+            capacity: v1::Register::default(),
             settings: ctx.settings.clone(),
             runs,
             plan: Plan::new(0),
@@ -310,6 +320,7 @@ impl Agent {
                 self.plan = Plan::resumed(boot, running, ended);
                 self.lease = Some(lease);
                 self.sync(Duration::ZERO);
+                self.tell_capacity()?;
             }
             (before, _) => {
                 running
@@ -330,6 +341,8 @@ impl Agent {
     fn begin_life(&mut self, before: u64) -> Result<(), Failure> {
         let boot = now_ms().max(before.saturating_add(1));
         identity::files::write(&self.settings.state_dir.join(BOOT), &boot.to_string())?;
+        let capacity = capacity::capacity(&self.machine, &self.settings);
+        self.capacity = capacity::first(&self.settings.state_dir, capacity)?;
         self.plan = Plan::new(boot);
         self.held.clear();
         self.waiting.clear();
@@ -339,6 +352,32 @@ impl Agent {
         self.syncing = None;
         self.outbox = VecDeque::from([Said::Register]);
         Ok(())
+    }
+
+    /// In a life that goes on: what the cell has not taken yet is told again, which changes nothing where it has.
+    fn tell_capacity(&mut self) -> Result<(), Failure> {
+        let capacity = capacity::capacity(&self.machine, &self.settings);
+        self.capacity = capacity::next(&self.settings.state_dir, capacity)?;
+        self.outbox.push_back(Said::Capacity);
+        Ok(())
+    }
+
+    /// The machine or the configuration may be another one. What runs stays as it is.
+    fn look_again(&mut self, ctx: &Context<Settings>) -> Result<(), Failure> {
+        match ctx.settings_again() {
+            Ok(settings) => {
+                self.settings.reserved_cpu_milli = settings.reserved_cpu_milli;
+                self.settings.reserved_memory_bytes = settings.reserved_memory_bytes;
+                self.settings.max_runs = settings.max_runs;
+            }
+            Err(error) => tracing::error!(%error, "the configuration stays as it was"),
+        }
+        match machine(&self.settings) {
+            Ok(machine) => self.machine = machine,
+            Err(error) => tracing::error!(%error, "the machine stays as it was"),
+        }
+        tracing::info!("looks at the machine and the configuration again");
+        self.tell_capacity()
     }
 
     /// Ends a run that is void; the node comes back when all of them are over.
@@ -365,7 +404,9 @@ impl Agent {
         self.begin_life(self.plan.boot())
     }
 
-    async fn serve(mut self, shutdown: &Shutdown) -> Result<(), Failure> {
+    async fn serve(mut self, ctx: &Context<Settings>) -> Result<(), Failure> {
+        let shutdown = &ctx.shutdown;
+        let mut looks = signal(SignalKind::hangup())?;
         let subjects = ["assign", "logs"].map(|what| self.subjects.node(self.node.as_str(), what));
         let mut heard = [
             self.hear(&subjects[0]).await?,
@@ -407,6 +448,7 @@ impl Agent {
                 list = answered(&mut self.syncing) => self.listed(list)?,
                 answer = answered(&mut self.beating) => self.renewed(answer),
                 Some(message) = logs.next() => self.answer(message).await,
+                Some(()) = looks.recv() => self.look_again(ctx)?,
                 () = until(Some(self.beat)), if self.beating.is_none() => self.beat(),
             }
         }
@@ -427,15 +469,14 @@ impl Agent {
         let (count, report) = match first {
             // Before what ran is over, nothing new may be placed here.
             Said::Register if !self.leftover.is_empty() => return,
-            Said::Register => {
-                let capacity = capacity::capacity(&self.machine, &self.settings);
-                let capacity = Some(capacity);
-                (1, node_report::Report::Register(v1::Register { capacity }))
+            Said::Register | Said::Capacity => {
+                let capacity = self.capacity.clone();
+                (1, node_report::Report::Register(capacity))
             }
             Said::Run(_) => {
                 let reports = self.outbox.iter().map_while(|said| match said {
                     Said::Run(report) => Some(self.run(report)),
-                    Said::Register => None,
+                    Said::Register | Said::Capacity => None,
                 });
                 let runs: Vec<v1::Run> = reports.take(RUNS_MAX).collect();
                 (runs.len(), node_report::Report::Runs(v1::Runs { runs }))
@@ -474,6 +515,9 @@ impl Agent {
             match said {
                 Said::Register => {
                     tracing::info!(node = %self.node, boot = self.plan.boot(), "registered")
+                }
+                Said::Capacity => {
+                    tracing::info!(node = %self.node, change = self.capacity.change, "told what it has")
                 }
                 Said::Run(report) if report.phase != RunPhase::Started => {
                     self.plan.told(report.key)
@@ -547,10 +591,13 @@ impl Agent {
             .as_ref()
             .filter(|_| told.boot == self.plan.boot())
         {
-            tracing::error!(rule = ?refusal.rule(), subject = refusal.subject, "the cell does not take the node");
-            self.health.not_ready("the cell does not take the node");
-            self.refused = true;
-            self.outbox.push_front(Said::Register);
+            tracing::error!(rule = ?refusal.rule(), subject = refusal.subject, "the cell does not take what the node has");
+            // One that holds a lease is known, with what it had before.
+            if self.lease.is_none() {
+                self.health.not_ready("the cell does not take the node");
+                self.refused = true;
+                self.outbox.push_front(Said::Register);
+            }
         }
         let acts = self.plan.assigned(told);
         self.perform(acts)

@@ -83,6 +83,7 @@ impl Nodes {
             Some(known) if !known.ready => {
                 self.forgotten.due.remove(node);
                 self.leases.forget(node);
+                self.changes.remove(node);
                 let gone = &mut self.forgotten.gone;
                 gone.retain(|_, (_, since)| since.plus(TOLD_MS) > at.now);
                 gone.insert(node.clone(), (known.boot, at.now));

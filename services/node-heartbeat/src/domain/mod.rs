@@ -41,6 +41,8 @@ pub struct Nodes {
     /// Who asked for the allocations that run commands.
     origins: BTreeMap<AllocationNo, Origin>,
     conditions: condition::Known,
+    /// The last change of capacity of each node's present life; none: it has what it registered with.
+    changes: BTreeMap<Token, u64>,
     /// Hot state, not recorded: heartbeats are many and lossy. A new leader grants every ready node a full lease.
     #[serde(skip)]
     leases: Leases,
@@ -121,6 +123,8 @@ pub enum Command {
         node: Token,
         boot: u64,
         capacity: Box<NodeCapacity>,
+        /// The agent's count of the changes of its capacity in this life.
+        change: u64,
     },
     Report {
         node: Token,
@@ -230,14 +234,16 @@ impl Decider for Nodes {
     type By = vocab::fact::NodeHeartbeat;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 9;
+    const STATE_VERSION: u32 = 10;
 
     fn upgrade(version: u32, state: &[u8]) -> Option<Self> {
         const NO_ORIGINS: u8 = 0;
         const NO_CONDITIONS: u8 = 0;
+        const NO_CHANGES: u8 = 0;
         let added: &[u8] = match version {
-            7 => &[NO_ORIGINS, NO_CONDITIONS],
-            8 => &[NO_CONDITIONS],
+            7 => &[NO_ORIGINS, NO_CONDITIONS, NO_CHANGES],
+            8 => &[NO_CONDITIONS, NO_CHANGES],
+            9 => &[NO_CHANGES],
             _ => return None,
         };
         ledger::decode_state(&[state, added].concat())
@@ -284,6 +290,7 @@ impl Decider for Nodes {
             Fact::NodeReady(fact) => self.ready(&fact.node, fact.incarnation, fact),
             Fact::NodeSuspected(fact) => self.suspected(fact),
             Fact::NodeConditionChanged(fact) => self.condition_changed(fact),
+            Fact::NodeCapacityChanged(fact) => self.capacity_changed(fact),
             Fact::NodeLost(fact) => self.lost(&fact.node, fact.incarnation, fact),
             Fact::RunReported(fact) => self.reported(fact.allocation, fact.state, fact.at, fact),
         }
@@ -306,7 +313,11 @@ impl Decider for Nodes {
                 node,
                 boot,
                 capacity,
-            } => register::decide(self, node, boot, *capacity, config, draft),
+                change,
+            } => {
+                let life = register::Life { boot, change };
+                register::decide(self, node, life, *capacity, config, draft);
+            }
             Command::Report { node, boot, report } => {
                 run::decide(self, &node, boot, &report, draft);
             }

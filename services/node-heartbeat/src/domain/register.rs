@@ -1,17 +1,24 @@
-//! Registration: a node comes, or comes back as a new incarnation with nothing running.
+//! Registration: a node comes, or comes back as a new incarnation with nothing running; or it has another capacity by now, and
+//! what runs there goes on.
 
 use super::{Config, Effect, Node, Nodes, forget, lease};
 use ledger::{Draft, IllegalEvent};
 use std::{collections::BTreeSet, fmt};
-use vocab::fact::{NodeLost, NodeRegistered};
-use vocab::{Level, NodeCapacity, Token};
+use vocab::fact::{NodeCapacityChanged, NodeLost, NodeRegistered};
+use vocab::{EventKind, Level, NodeCapacity, Refusal, Rule, Token};
+
+/// A life of the agent, and how often the capacity has changed in it.
+pub(super) struct Life {
+    pub boot: u64,
+    pub change: u64,
+}
 
 /// An older life of the agent is ignored, the current one only heard; a newer one ends the node's former life first. The
 /// incarnation is given here, so that nothing an agent says can use up a name.
 pub(super) fn decide(
     state: &mut Nodes,
     node: Token,
-    boot: u64,
+    Life { boot, change }: Life,
     capacity: NodeCapacity,
     config: &Config,
     draft: &mut Draft,
@@ -23,12 +30,7 @@ pub(super) fn decide(
         .may_register(&node, &capacity, config)
         .and_then(|()| state.may_have_hostname(&node, &capacity));
     if let Err(refusal) = may_register {
-        let refused = Effect::RegistrationRefused {
-            node,
-            boot,
-            refusal: Box::new(refusal),
-        };
-        state.effects.push(refused);
+        state.refuse(node, boot, refusal);
         return;
     }
     match state.nodes.get(&node) {
@@ -37,6 +39,7 @@ pub(super) fn decide(
             // A lost incarnation stays lost: its runs were given to others.
             if known.ready && !state.is_to_go(&node) {
                 lease::is_there(state, &node, config, draft);
+                decide_change(state, node, Life { boot, change }, capacity, draft);
             }
             return;
         }
@@ -68,7 +71,71 @@ pub(super) fn decide(
     lease::renew(state, &node, config, draft);
 }
 
+/// A message that comes late, or again, has a change that was taken before, or an older one.
+fn decide_change(
+    state: &mut Nodes,
+    node: Token,
+    Life { boot, change }: Life,
+    capacity: NodeCapacity,
+    draft: &mut Draft,
+) {
+    let taken = state.changes.get(&node).copied().unwrap_or(0);
+    let Some(known) = state.nodes.get(&node) else {
+        return;
+    };
+    if change <= taken || known.capacity == capacity {
+        return;
+    }
+    let may = match draft.allows(EventKind::NodeCapacityChanged) {
+        true => known.capacity.may_become(&capacity),
+        false => Err(Refusal::new(Rule::NotSupported, "change")),
+    };
+    match may {
+        Ok(()) => {
+            let incarnation = known.incarnation;
+            let changed = NodeCapacityChanged {
+                node,
+                incarnation,
+                change,
+                capacity,
+            };
+            draft.emit(state, changed);
+        }
+        Err(refusal) => state.refuse(node, boot, refusal),
+    }
+}
+
 impl Nodes {
+    fn refuse(&mut self, node: Token, boot: u64, refusal: Refusal) {
+        self.effects.push(Effect::RegistrationRefused {
+            node,
+            boot,
+            refusal: Box::new(refusal),
+        });
+    }
+
+    pub(super) fn capacity_changed(
+        &mut self,
+        fact: &NodeCapacityChanged,
+    ) -> Result<(), IllegalEvent> {
+        let taken = self.changes.get(&fact.node).copied().unwrap_or(0);
+        let known = self.nodes.get_mut(&fact.node);
+        let known = known.filter(|it| it.ready && it.incarnation == fact.incarnation);
+        match known {
+            Some(known)
+                if fact.change > taken && known.capacity.may_become(&fact.capacity).is_ok() =>
+            {
+                known.capacity = fact.capacity.clone();
+                self.changes.insert(fact.node.clone(), fact.change);
+                Ok(())
+            }
+            _ => Err(IllegalEvent::new(
+                "no such change in this incarnation",
+                fact,
+            )),
+        }
+    }
+
     pub(super) fn registered(&mut self, fact: &NodeRegistered) -> Result<(), IllegalEvent> {
         let (node, incarnation, boot) = (&fact.node, fact.incarnation, fact.boot);
         let before = self.nodes.get(node);
@@ -89,6 +156,7 @@ impl Nodes {
             runs: BTreeSet::new(),
         };
         self.nodes.insert(node.clone(), fresh);
+        self.changes.remove(node);
         self.has_hostname(node, &fact.capacity);
         self.leases.lacks(node);
         Ok(())

@@ -1,6 +1,7 @@
 //! Decisions as tables: what agents say and what stands on the ledger, then what is recorded.
 
 mod again;
+mod capacity;
 mod conditions;
 mod join;
 mod lies;
@@ -8,8 +9,8 @@ mod lies;
 use super::*;
 use vocab::fact::{
     AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStopping,
-    NodeConditionChanged, NodeForgotten, NodeJoined, NodeLost, NodeReady, NodeRegistered,
-    NodeSuspected, RunReported,
+    NodeCapacityChanged, NodeConditionChanged, NodeForgotten, NodeJoined, NodeLost, NodeReady,
+    NodeRegistered, NodeSuspected, RunReported,
 };
 use vocab::{
     AllocationSpec, EndCause, Event, EventNo, Level, Lsn, Operation, PlacementPolicy, RunExit,
@@ -68,6 +69,12 @@ fn words(event: &Event) -> String {
             let turn = if *holds { "has" } else { "has no" };
             format!("{node} {turn} {condition}{}", reason.unwrap_or_default())
         }
+        Event::NodeCapacityChanged(NodeCapacityChanged {
+            node,
+            change,
+            capacity,
+            ..
+        }) => format!("{node} has {} by {change}", capacity.cpu_milli),
         Event::RunReported(RunReported {
             allocation,
             state,
@@ -226,6 +233,7 @@ fn register(boot: u64) -> Option<Command> {
         node: token("n"),
         boot,
         capacity: Box::new(capacity()),
+        change: 0,
     })
 }
 
@@ -272,6 +280,7 @@ fn a_machine_is_one_node_at_a_time() {
             node: token(node),
             boot,
             capacity: Box::new(capacity),
+            change: 0,
         })
     };
     t.check(0, register("n", 1, "h"), &["n registered 1"]);
@@ -559,6 +568,7 @@ fn an_implausible_node_is_not_registered() {
         node: token("n"),
         boot: 1,
         capacity: Box::new(unordered),
+        change: 0,
     };
     t.check(0, Some(command), &[]);
 }

@@ -34,7 +34,7 @@ impl Scheduler {
         let minding = self.minding(no, class);
         let mut least = u128::MAX;
         for (node, no) in self.fleet.nodes().iter().zip(0..) {
-            if node.forgotten {
+            if node.past.forgotten {
                 continue;
             }
             let kind = node.kind.0 as usize;

@@ -153,6 +153,7 @@ inputs! {
         NodeSuspected,
         NodeForgotten,
         NodeConditionChanged,
+        NodeCapacityChanged,
         RunReported,
         OperationsForgotten,
     }
@@ -215,6 +216,7 @@ impl Decider for Scheduler {
             Input::NodeLost(fact) => self.node_lost(fact)?,
             Input::NodeSuspected(fact) => self.node_suspected(fact)?,
             Input::NodeConditionChanged(fact) => self.node_condition_changed(fact),
+            Input::NodeCapacityChanged(fact) => self.node_capacity_changed(fact)?,
             Input::NodeForgotten(fact) => self.fleet.forget_node(&fact.node),
             Input::RunReported(fact) => self.report(fact),
         }

@@ -8,8 +8,8 @@ use super::{
 };
 use ledger::{IllegalEvent, Scratch};
 use vocab::fact::{
-    CordonSet, NodeConditionChanged, NodeLost, NodeReady, NodeSuspected, PriorityClassSet,
-    QueueSet, ReservationSet, TaintsSet, TenantSet,
+    CordonSet, NodeCapacityChanged, NodeConditionChanged, NodeLost, NodeReady, NodeSuspected,
+    PriorityClassSet, QueueSet, ReservationSet, TaintsSet, TenantSet,
 };
 use vocab::{NodeCapacity, PendingGroupNo, SchedulingPolicy, Token};
 
@@ -103,6 +103,19 @@ impl Scheduler {
         if self.fleet.set_condition(fact) {
             self.try_anew();
         }
+    }
+
+    /// What runs there stays. Whom it is being cleared for is judged anew like everybody else.
+    pub(super) fn node_capacity_changed(
+        &mut self,
+        fact: &NodeCapacityChanged,
+    ) -> Result<(), IllegalEvent> {
+        let node = self.fleet.find(&fact.node);
+        let node = node.filter(|no| self.fleet.node(*no).incarnation == fact.incarnation);
+        let node = node.ok_or_else(|| IllegalEvent::new("no such node", fact))?;
+        self.fleet.resize(node, &fact.capacity);
+        self.try_anew();
+        Ok(())
     }
 
     pub(super) fn node_lost(&mut self, fact: &NodeLost) -> Result<(), IllegalEvent> {

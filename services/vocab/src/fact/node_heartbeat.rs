@@ -85,6 +85,21 @@ pub struct NodeConditionChanged {
     pub reason: Option<Token>,
 }
 
+/// The node has this from here on, in the same life of its agent, and what runs there goes on; there may be less now than that
+/// holds. Only amounts differ from before ([`NodeCapacity::may_become`]).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+pub struct NodeCapacityChanged {
+    #[wire(1)]
+    pub node: Token,
+    #[wire(2)]
+    pub incarnation: u64,
+    /// The agent's count of them in its life; grows.
+    #[wire(3)]
+    pub change: u64,
+    #[wire(4)]
+    pub capacity: NodeCapacity,
+}
+
 impl NodeConditionChanged {
     /// The cell's own judgement, which no agent names.
     pub const READY: &str = "Ready";

@@ -43,7 +43,7 @@ impl Checker {
         at.rule(!cordoned, Invariant::Fit, || {
             format!("{no} placed on {}, which is cordoned", e.node)
         })?;
-        let Some(capacity) = self.nodes.capacity(&e.node, e.incarnation) else {
+        let Some(capacity) = self.nodes.capacity(&e.node, e.incarnation, at.through) else {
             return Err(at.wrong(Invariant::Fit, format!("{} has no capacity", e.node)));
         };
         let model = demand.may_use(&capacity.gpu_model);
@@ -100,7 +100,10 @@ impl Checker {
 
     /// Whether the node has got a taint by which it goes.
     pub(super) fn is_run_out(&self, at: &Place, a: &Allocation, hold: &Hold) -> bool {
-        let Some(capacity) = self.nodes.capacity(&hold.node, hold.incarnation) else {
+        let Some(capacity) = self
+            .nodes
+            .capacity(&hold.node, hold.incarnation, at.through)
+        else {
             return false;
         };
         let wanted = a.demand.rules.clone().unwrap_or_default();
@@ -111,7 +114,7 @@ impl Checker {
 
     /// The sum of all that is held on a node's incarnation, against what it brought in.
     pub(super) fn within_capacity(&self, at: &Place, key: &(String, u64)) -> Result<(), Violation> {
-        let Some(capacity) = self.nodes.capacity(&key.0, key.1) else {
+        let Some(capacity) = self.nodes.capacity(&key.0, key.1, at.through) else {
             return Err(at.wrong(Invariant::Exclusive, format!("{key:?} has no capacity")));
         };
         let (mut runs, mut cpu, mut memory) = (0, 0, 0);

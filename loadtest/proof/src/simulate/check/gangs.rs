@@ -51,7 +51,7 @@ impl Checker {
                     .filter_map(|(_, a)| a.hold.as_ref())
                     .filter(|hold| hold.stop.is_none())
                     .map(|hold| {
-                        let capacity = self.nodes.capacity(&hold.node, hold.incarnation);
+                        let capacity = self.nodes.capacity(&hold.node, hold.incarnation, u64::MAX);
                         value_of(capacity, &gang.label)
                     })
                     .collect();

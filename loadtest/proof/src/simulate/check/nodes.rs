@@ -50,7 +50,10 @@ pub struct Reported {
 #[derive(Debug)]
 struct Registration {
     boot: u64,
-    capacity: v1::NodeCapacity,
+    /// What it had from which position on.
+    capacity: Vec<(u64, v1::NodeCapacity)>,
+    /// The last change of it.
+    change: u64,
     /// The writer's clock, and the world's step at which it was found on the ledger.
     now_ms: i64,
     step: u64,
@@ -109,7 +112,7 @@ impl Nodes {
     pub fn all(&self, through: u64) -> impl Iterator<Item = (&str, u64, &v1::NodeCapacity)> {
         self.history.keys().filter_map(move |node| {
             let known = self.known(node, through).filter(|known| known.ready)?;
-            let capacity = self.capacity(node, known.incarnation)?;
+            let capacity = self.capacity(node, known.incarnation, through)?;
             Some((node.as_str(), known.incarnation, capacity))
         })
     }
@@ -120,9 +123,17 @@ impl Nodes {
             .any(|(lsn, known)| *lsn <= through && known.incarnation == incarnation && !known.ready)
     }
 
-    pub fn capacity(&self, node: &str, incarnation: u64) -> Option<&v1::NodeCapacity> {
+    /// As of a position; what it registered with at least.
+    pub fn capacity(
+        &self,
+        node: &str,
+        incarnation: u64,
+        through: u64,
+    ) -> Option<&v1::NodeCapacity> {
         let key = (node.to_owned(), incarnation);
-        self.registrations.get(&key).map(|r| &r.capacity)
+        let had = &self.registrations.get(&key)?.capacity;
+        let seen = had.iter().rev().find(|(lsn, _)| *lsn <= through);
+        seen.or(had.first()).map(|(_, capacity)| capacity)
     }
 
     pub fn started(&self, allocation: u64) -> Option<Reported> {
@@ -209,6 +220,7 @@ impl Checker {
                 Kind::NodeReady(e) => self.ready_again(at, e)?,
                 Kind::NodeForgotten(e) => self.node_forgotten(at, e)?,
                 Kind::NodeConditionChanged(e) => self.condition_changed(at, frame, e)?,
+                Kind::NodeCapacityChanged(e) => self.capacity_changed(at, &handled, e)?,
                 Kind::RunReported(e) => self.run_reported(at, &handled, e)?,
                 other => return Err(foreign(at, other)),
             }
@@ -295,7 +307,8 @@ impl Checker {
         })?;
         let registration = Registration {
             boot,
-            capacity: e.capacity.clone().unwrap_or_default(),
+            capacity: vec![(at.lsn, e.capacity.clone().unwrap_or_default())],
+            change: 0,
             now_ms: at.now,
             step,
         };
@@ -308,6 +321,45 @@ impl Checker {
             suspect: false,
         };
         self.nodes.remember(&e.node, at.lsn, known);
+        Ok(())
+    }
+
+    /// Its agent has said so in this life, and nothing but amounts is other than before.
+    fn capacity_changed(
+        &mut self,
+        at: &Place,
+        handled: &Handled,
+        e: &v1::NodeCapacityChanged,
+    ) -> Result<(), Violation> {
+        let known = self.nodes.now(&e.node);
+        let there = known.filter(|known| known.ready && known.incarnation == e.incarnation);
+        let boot = there.map(|known| known.boot);
+        let said = self.nodes.said(&e.node, handled, |report| {
+            let same = |r: &v1::Register| r.capacity == e.capacity && r.change == e.change;
+            Some(report.boot) == boot
+                && matches!(&report.report, Some(Report::Register(r)) if same(r))
+        });
+        at.rule(said, Invariant::Outcome, || {
+            format!("nobody said {e:?} of {known:?}")
+        })?;
+        let approved = self.settings.approval(&e.node, at);
+        let within = approved.is_none_or(|approved| within(approved, e.capacity.as_ref()));
+        at.rule(within, Invariant::Fit, || {
+            format!("{e:?}, approved {approved:?}")
+        })?;
+        let key = (e.node.clone(), e.incarnation);
+        let registration = self.nodes.registrations.get_mut(&key);
+        let (Some(registration), Some(capacity)) = (registration, &e.capacity) else {
+            return Err(at.wrong(Invariant::Terminal, format!("{e:?} of nothing")));
+        };
+        let before = registration.capacity.last().map(|(_, before)| before);
+        let grows = e.change > registration.change;
+        let fits = grows && before.is_some_and(|before| is_resized(before, capacity));
+        at.rule(fits, Invariant::Terminal, || {
+            format!("{e:?} after {before:?}")
+        })?;
+        registration.change = e.change;
+        registration.capacity.push((at.lsn, capacity.clone()));
         Ok(())
     }
 
@@ -544,6 +596,23 @@ fn runs(report: &v1::NodeReport) -> &[v1::Run] {
         Some(Report::Runs(many)) => &many.runs,
         Some(Report::Register(_)) | None => &[],
     }
+}
+
+/// Whether only amounts differ, and no extended resource is gone.
+fn is_resized(before: &v1::NodeCapacity, after: &v1::NodeCapacity) -> bool {
+    let shape = |of: &v1::NodeCapacity| {
+        let mut shape = of.clone();
+        (shape.cpu_milli, shape.memory_bytes, shape.max_runs) = (0, 0, 0);
+        shape.extended.clear();
+        for zone in shape.topology.iter_mut().flat_map(|it| &mut it.zones) {
+            (zone.cpu_milli, zone.memory_bytes) = (0, 0);
+        }
+        shape
+    };
+    let has = |of: &v1::NodeCapacity, name: &str| of.extended.iter().any(|it| it.name == name);
+    shape(before) == shape(after)
+        && before != after
+        && (before.extended.iter()).all(|it| has(after, &it.name))
 }
 
 /// Whether a node brings in no more than was approved.

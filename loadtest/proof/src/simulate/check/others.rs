@@ -26,7 +26,7 @@ impl Checker {
         if label.is_empty() {
             return Some(node.to_owned());
         }
-        value_of(self.nodes.capacity(node, incarnation), label)
+        value_of(self.nodes.capacity(node, incarnation, u64::MAX), label)
     }
 
     /// Members of a tenant's group on nodes but for one, with those that are taken to be there; whether those that are

@@ -112,7 +112,7 @@ impl Checker {
         let nodes = self.open_nodes(end).into_iter();
         let nodes =
             nodes.filter(|(node, _, capacity)| capacity.topology.is_none() && !kept.contains(node));
-        let free = nodes.map(|(node, incarnation, capacity)| {
+        let free = nodes.filter_map(|(node, incarnation, capacity)| {
             let extended = capacity.extended.iter();
             let mut free = Free {
                 node,
@@ -129,8 +129,9 @@ impl Checker {
             };
             for (_, a, hold) in self.allocations.held_on(&(node.to_owned(), incarnation)) {
                 free.runs = free.runs.saturating_sub(1);
-                free.cpu = free.cpu.saturating_sub(a.demand.cpu_milli);
-                free.memory = free.memory.saturating_sub(a.demand.memory_bytes);
+                // A node that has less by now than what it holds takes nobody.
+                free.cpu = free.cpu.checked_sub(a.demand.cpu_milli)?;
+                free.memory = free.memory.checked_sub(a.demand.memory_bytes)?;
                 for share in &hold.gpus {
                     if let Some(device) = free.devices.get_mut(share.device as usize) {
                         *device = device.saturating_sub(share.milli.into());
@@ -138,11 +139,11 @@ impl Checker {
                 }
                 for (name, held) in &a.demand.extended {
                     if let Some(free) = free.extended.get_mut(name.as_str()) {
-                        *free = free.saturating_sub(*held);
+                        *free = free.checked_sub(*held)?;
                     }
                 }
             }
-            free
+            Some(free)
         });
         free.collect()
     }
@@ -206,8 +207,13 @@ impl Checker {
             && rules.is_none_or(|rules| rules.numa != SINGLE_ZONE)
     }
 
-    /// At rest: what an agent that is there names as its node's conditions holds, and nothing else does.
-    pub fn named_at_rest(&self, (node, boot): (&str, u64), named: &Named) -> Result<(), Violation> {
+    /// At rest: of an agent that is there, what it names as its node's conditions holds, and nothing else does; and the node
+    /// counts with what it has.
+    pub fn said_at_rest(
+        &self,
+        node: &str,
+        (boot, named, capacity): (u64, &Named, &v1::NodeCapacity),
+    ) -> Result<(), Violation> {
         let end = self.end();
         let known = self.nodes.known(node, u64::MAX);
         let there = known.is_some_and(|known| known.ready && known.boot == boot);
@@ -219,6 +225,15 @@ impl Checker {
         end.rule(held.eq(named.keys()), Invariant::Progress, || {
             let held: Vec<&str> = self.nodes.conditions(node, u64::MAX).collect();
             format!("{node} has {held:?}, and its agent says {named:?}")
+        })?;
+        // What an operator approved of in between may have kept a change off, which is not tried again.
+        if self.began_at_first_level || self.settings.was_approved(node) {
+            return Ok(());
+        }
+        let incarnation = known.map_or(0, |known| known.incarnation);
+        let counts = self.nodes.capacity(node, incarnation, u64::MAX);
+        end.rule(counts == Some(capacity), Invariant::Progress, || {
+            format!("{node} counts as {counts:?}, and its agent says {capacity:?}")
         })
     }
 

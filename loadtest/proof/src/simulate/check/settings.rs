@@ -76,6 +76,11 @@ impl Settings {
         seen(self.taints.get(node), at).map_or(&[], Vec::as_slice)
     }
 
+    /// Whether an operator has ever said what the node may be.
+    pub fn was_approved(&self, node: &str) -> bool {
+        self.nodes.contains_key(node)
+    }
+
     /// The most that the node may register with.
     pub fn approval(&self, node: &str, at: &Place) -> Option<&v1::NodeCapacity> {
         seen(self.nodes.get(node), at)?.as_ref()

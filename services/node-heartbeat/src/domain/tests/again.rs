@@ -68,6 +68,7 @@ fn a_run_may_be_on_another_node_next() {
         node: token("m"),
         boot: 1,
         capacity: Box::new(capacity()),
+        change: 0,
     };
     t.check(10, Some(m), &["m registered 1"]);
     t.place_again(7, "m", 1);

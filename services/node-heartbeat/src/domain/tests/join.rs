@@ -283,7 +283,7 @@ proptest! {
                 }
                 Step::Register { boot, cores } => {
                     let capacity = NodeCapacity { cpu_milli: cores, ..NodeCapacity::default() };
-                    command = Some(Command::Register { node: token("n"), boot, capacity: Box::new(capacity) });
+                    command = Some(Command::Register { node: token("n"), boot, capacity: Box::new(capacity), change: 0 });
                     expected = model.registers(cores);
                 }
             }

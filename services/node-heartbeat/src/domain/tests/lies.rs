@@ -82,6 +82,7 @@ fn a_capacity_is_no_more_than_what_was_approved_or_can_be() {
             node: token("n"),
             boot: 3,
             capacity: Box::new(capacity),
+            change: 0,
         })
     };
     check(

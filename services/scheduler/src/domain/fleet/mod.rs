@@ -3,12 +3,14 @@
 mod changes;
 mod filter;
 mod node;
+mod owed;
 mod ranking;
 mod word;
 
 pub use changes::Wanted;
 pub use filter::{Moves, Others, keeps_off, most_on, tolerates};
 pub use node::{Node, NodeNo, Spot, Taken};
+pub use owed::Past;
 pub use ranking::{Best, Value};
 pub use word::Word;
 
@@ -189,7 +191,7 @@ impl Fleet {
             incarnation,
             ready: true,
             suspect: false,
-            forgotten: false,
+            past: Past::default(),
             cordoned: self.is_cordoned(name),
             kind,
             precedence: 0,
@@ -236,6 +238,27 @@ impl Fleet {
         let empty = self.empty_room(no);
         self.popularity.joined(&empty);
         self.join_totals(no);
+        self.gained(no);
+    }
+
+    /// The node has other amounts, and what runs there stays.
+    pub fn resize(&mut self, no: NodeNo, capacity: &NodeCapacity) {
+        let name = self.node(no).name.clone();
+        let capacity = &*self.as_said(&name, capacity);
+        let empty = self.empty_room(no);
+        self.popularity.left(&empty);
+        self.leave_totals(no);
+        let kind = KindNo(self.kinds.acquire(capacity));
+        let node = &mut self.nodes[no.0 as usize];
+        let old = std::mem::replace(&mut node.kind, kind);
+        node.resize(self.kinds.get(old.0), capacity);
+        if self.kinds.release(old.0).is_some() {
+            self.changes.distrust();
+        }
+        let empty = self.empty_room(no);
+        self.popularity.joined(&empty);
+        self.join_totals(no);
+        self.composition.0 += 1;
         self.gained(no);
     }
 
@@ -293,7 +316,7 @@ impl Fleet {
     /// One that was never placed on has nothing to forget.
     pub fn forget_node(&mut self, name: &Token) {
         if let Some(node) = self.find(name) {
-            self.nodes[node.0 as usize].forgotten = true;
+            self.nodes[node.0 as usize].past.forgotten = true;
         }
     }
 

@@ -1,6 +1,9 @@
 //! A machine: what it has, what of it is free, and who may come.
 
-use super::KindNo;
+use super::{
+    KindNo, Past,
+    owed::{balance, pay},
+};
 use crate::domain::{
     class::Class,
     scoring::{self, Free},
@@ -25,8 +28,7 @@ pub struct Node {
     pub ready: bool,
     /// Ready, but its agent was not heard for a while: whoever is there stays, and nobody comes.
     pub suspect: bool,
-    /// It will not come back, or as another machine of its name; it keeps its number.
-    pub forgotten: bool,
+    pub past: Past,
     pub cordoned: bool,
     pub kind: KindNo,
     /// Among equals the highest goes first. Comes from the name alone.
@@ -101,6 +103,9 @@ impl Node {
 
     /// Whether there is room now; the first filter that says no.
     pub fn check(&self, capacity: &NodeCapacity, class: &Class) -> Result<(), Filter> {
+        if let Some(owed) = &self.past.owed {
+            return Err(owed.lacks());
+        }
         if self.room.cpu_milli() < class.cpu_milli {
             return Err(Filter::Cpu);
         }
@@ -235,7 +240,7 @@ impl Node {
         })
     }
 
-    /// What `take` took of this incarnation for the allocation.
+    /// What `take` took of this incarnation for the allocation. What the node owes is paid first.
     pub fn give_back(
         &mut self,
         capacity: &NodeCapacity,
@@ -243,20 +248,73 @@ impl Node {
         taken: &Taken,
     ) {
         self.holds.remove(&allocation);
-        self.room
-            .give_back(class.cpu_milli, class.memory_bytes, &taken.gpus);
+        let mut owed = self.past.owed.take().unwrap_or_default();
+        let cpu_milli = pay(class.cpu_milli, Some(&mut owed.cpu_milli));
+        let memory_bytes = pay(class.memory_bytes, Some(&mut owed.memory_bytes));
+        self.room.give_back(cpu_milli, memory_bytes, &taken.gpus);
         for (name, amount) in &class.extended {
             let at = capacity.extended.binary_search_by(|(has, _)| has.cmp(name));
-            if let Some(free) = at.ok().and_then(|at| self.extended.get_mut(at)) {
-                *free += amount;
+            if let Ok(at) = at
+                && let Some(free) = self.extended.get_mut(at)
+            {
+                *free += pay(*amount, owed.extended.get_mut(at));
             }
         }
         for part in &taken.parts {
-            if let Some(zone) = self.zones.get_mut(usize::from(part.zone)) {
-                zone.cpu_milli += part.cpu_milli;
-                zone.memory_bytes += part.memory_bytes;
+            let at = usize::from(part.zone);
+            if let Some(zone) = self.zones.get_mut(at) {
+                let debt = owed.zones.get_mut(at);
+                let (cpu, memory) = debt
+                    .map(|debt| (&mut debt.cpu_milli, &mut debt.memory_bytes))
+                    .unzip();
+                zone.cpu_milli += pay(part.cpu_milli, cpu);
+                zone.memory_bytes += pay(part.memory_bytes, memory);
             }
         }
+        self.past.owed = owed.unless_nothing();
+    }
+
+    /// The node has other amounts. What runs there and fits no more is owed, and nobody comes before it is paid.
+    pub fn resize(&mut self, before: &NodeCapacity, now: &NodeCapacity) {
+        let mut owed = self.past.owed.take().unwrap_or_default();
+        let cpu_milli = balance(
+            (self.room.cpu_milli(), &mut owed.cpu_milli),
+            (before.cpu_milli, now.cpu_milli),
+        );
+        let memory_bytes = balance(
+            (self.room.memory_bytes(), &mut owed.memory_bytes),
+            (before.memory_bytes, now.memory_bytes),
+        );
+        self.room.resize(now, cpu_milli, memory_bytes);
+        let (mut free, mut debts) = (Vec::new(), Vec::new());
+        for (name, amount) in &now.extended {
+            let at = before.extended.binary_search_by(|(had, _)| had.cmp(name));
+            let had = at.map_or(0, |at| before.extended[at].1);
+            let of = |list: &[u64]| at.ok().and_then(|at| list.get(at).copied()).unwrap_or(0);
+            let mut debt = of(&owed.extended);
+            free.push(balance((of(&self.extended), &mut debt), (had, *amount)));
+            debts.push(debt);
+        }
+        self.extended = free;
+        owed.extended = debts;
+        owed.zones.resize_with(self.zones.len(), Default::default);
+        let zones = |of: &NodeCapacity| {
+            let topology = of.topology.as_deref();
+            topology.map_or_else(Vec::new, topology::empty)
+        };
+        let sizes = zones(before).into_iter().zip(zones(now));
+        let rooms = self.zones.iter_mut().zip(&mut owed.zones);
+        for ((room, debt), (had, has)) in rooms.zip(sizes) {
+            room.cpu_milli = balance(
+                (room.cpu_milli, &mut debt.cpu_milli),
+                (had.cpu_milli, has.cpu_milli),
+            );
+            room.memory_bytes = balance(
+                (room.memory_bytes, &mut debt.memory_bytes),
+                (had.memory_bytes, has.memory_bytes),
+            );
+        }
+        self.past.owed = owed.unless_nothing();
     }
 }
 

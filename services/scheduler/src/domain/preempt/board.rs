@@ -98,6 +98,11 @@ impl Seen {
         may_go.sort_unstable_by_key(|entry| {
             (entry.priority, Reverse(entry.placed), Reverse(entry.no))
         });
+        if let Some(owed) = &node.past.owed {
+            for (prospect, owed) in prospect.iter_mut().zip([owed.cpu_milli, owed.memory_bytes]) {
+                *prospect = prospect.saturating_sub(owed);
+            }
+        }
         for live in node
             .nominees
             .iter()

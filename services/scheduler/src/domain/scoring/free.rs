@@ -2,7 +2,7 @@
 
 use super::Request;
 use serde::{Deserialize, Serialize};
-use vocab::GpuShare;
+use vocab::{GpuShare, NodeCapacity};
 
 /// Thousandths of a whole device.
 pub const DEVICE_MILLI: u16 = 1000;
@@ -152,6 +152,14 @@ impl Free {
             let count = &mut self.hosted[kind as usize];
             *count = count.saturating_sub(1);
         }
+    }
+
+    /// The node has other amounts from here on, and so much of them is free.
+    pub fn resize(&mut self, capacity: &NodeCapacity, cpu_milli: u64, memory_bytes: u64) {
+        self.cpu_milli_capacity = capacity.cpu_milli;
+        self.memory_bytes_capacity = capacity.memory_bytes;
+        self.cpu_milli = cpu_milli;
+        self.memory_bytes = memory_bytes;
     }
 
     /// What stays once the request has these devices, which were chosen from this room.

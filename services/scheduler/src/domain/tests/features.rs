@@ -548,3 +548,43 @@ fn preferred_nodes_go_first_and_others_when_there_is_no_other_room() {
     assert_eq!(nodes_of(&w, &rest), ["a"]);
     assert_eq!(nodes_of(&w, &tolerant), ["a"]);
 }
+
+#[test]
+fn a_node_that_has_less_keeps_what_runs_and_takes_nobody_before_that_fits() {
+    let mut w = World::new();
+    w.nodes(&["n"]);
+    let jobs = w.submit("t", 4, job(8, 64));
+    let waits = w.submit("t", 1, job(1, 1));
+    w.settle();
+    assert_eq!(w.on_nodes(&jobs), 4);
+    assert_eq!(w.on_nodes(&waits), 0);
+    // Half of it: what runs goes on, and room that comes free is not there any more.
+    w.resize("n", 1, capacity(16, 128, 0));
+    assert_eq!(spoken(&w.settle()), Vec::<String>::new());
+    for (over, expected) in [(0, 0), (1, 0), (2, 1)] {
+        w.report(jobs[over], "n", RunState::Finished);
+        w.settle();
+        assert_eq!(w.on_nodes(&waits), expected, "after {over}");
+        assert_eq!(again(&w.state), w.state);
+    }
+    // More than ever: there is room at once.
+    let large = w.submit("t", 1, job(40, 1));
+    w.settle();
+    assert_eq!(w.on_nodes(&large), 0);
+    w.resize("n", 1, capacity(64, 256, 0));
+    w.settle();
+    assert_eq!(w.on_nodes(&large), 1);
+}
+
+#[test]
+fn of_what_a_node_holds_beyond_what_it_has_somebody_goes_for_a_higher_priority() {
+    let mut w = World::new();
+    w.nodes(&["n"]);
+    let jobs = w.submit("t", 4, class(job(8, 8), 0));
+    w.settle();
+    w.resize("n", 1, capacity(16, 256, 0));
+    // Three have to go before eight cores are free.
+    let urgent = w.submit("t", 1, class(job(8, 8), 3));
+    w.settle();
+    assert_eq!((w.on_nodes(&urgent), w.on_nodes(&jobs)), (1, 1));
+}

@@ -20,9 +20,10 @@ use vocab::fact::{
     AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
     AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationStarted,
     AllocationStopping, AllocationWaiting, CancelDecided, CancelRequested, CordonSet,
-    JobSetCancelDecided, JobSetCancelRequested, NodeConditionChanged, NodeLost, NodeReady,
-    NodeRegistered, NodeSuspected, PriorityClassSet, PriorityDecided, PriorityRequested, QueueSet,
-    QuotaReclaimed, QuotaReserved, ReservationDecided, RunReported, SchedulingSet,
+    JobSetCancelDecided, JobSetCancelRequested, NodeCapacityChanged, NodeConditionChanged,
+    NodeLost, NodeReady, NodeRegistered, NodeSuspected, PriorityClassSet, PriorityDecided,
+    PriorityRequested, QueueSet, QuotaReclaimed, QuotaReserved, ReservationDecided, RunReported,
+    SchedulingSet,
 };
 use vocab::{
     AdminChange, AllocationSpec, EndCause, Event, Gang, GpuRequest, Lsn, ModelGrant, NodeCapacity,
@@ -196,6 +197,15 @@ impl World {
             node: token(name),
             incarnation: 1,
             last_seen: Millis(0),
+        }));
+    }
+
+    pub fn resize(&mut self, name: &str, incarnation: u64, capacity: NodeCapacity) {
+        self.observe(Event::NodeCapacityChanged(NodeCapacityChanged {
+            node: token(name),
+            incarnation,
+            change: 1,
+            capacity,
         }));
     }
 

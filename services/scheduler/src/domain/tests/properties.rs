@@ -14,6 +14,8 @@ enum Step {
     Node(u8, u8),
     Lose(u8),
     Cordon(u8, bool),
+    /// The node has so many cores, and as much of the rest as goes with them.
+    Resize(u8, u8),
     Submit {
         queue: u8,
         spec: u8,
@@ -50,6 +52,7 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0u8..6, 0u8..4).prop_map(|(node, kind)| Step::Node(node, kind)),
         1 => (0u8..6).prop_map(Step::Lose),
         1 => (0u8..6, any::<bool>()).prop_map(|(node, cordoned)| Step::Cordon(node, cordoned)),
+        1 => (0u8..6, 0u8..20).prop_map(|(node, cores)| Step::Resize(node, cores)),
         6 => (0u8..3, 0u8..8, 0u8..4).prop_map(|(queue, spec, value)| Step::Submit { queue, spec, value }),
         2 => (0u8..3, 0u8..8, 0u8..4, 2u8..5)
             .prop_map(|(queue, spec, value, size)| Step::Gang { queue, spec, value, size }),
@@ -89,6 +92,23 @@ fn a_capacity(kind: u8) -> NodeCapacity {
             ..capacity(16, 128, 4)
         },
     }
+}
+
+fn resized(capacity: &NodeCapacity, cores: u64) -> NodeCapacity {
+    let mut capacity = NodeCapacity {
+        cpu_milli: cores * 1000,
+        memory_bytes: cores << 32,
+        max_runs: u32::try_from(cores % 5).unwrap_or(0),
+        ..capacity.clone()
+    };
+    for (_, amount) in &mut capacity.extended {
+        *amount = 1 + cores / 8;
+    }
+    if let Some([one, other]) = capacity.topology.as_mut().map(|it| &mut it.zones[..]) {
+        (one.cpu_milli, other.cpu_milli) = (cores * 300, cores * 700);
+        (one.memory_bytes, other.memory_bytes) = (cores << 31, cores << 31);
+    }
+    capacity
 }
 
 fn a_spec(spec: u8) -> AllocationSpec {
@@ -151,6 +171,8 @@ struct Model {
     without_quota: BTreeSet<u64>,
     /// Requests that nothing has come of.
     asked: BTreeSet<u64>,
+    /// Nodes that somebody has come to since the last check.
+    came_to: BTreeSet<Token>,
 }
 
 impl Model {
@@ -168,6 +190,7 @@ impl Model {
                     "{allocation:?} is not open"
                 );
                 assert_eq!(self.nodes[node].0, *incarnation);
+                self.came_to.insert(node.clone());
                 assert!(!self.without_quota.contains(&allocation.0));
                 assert!(!self.reclaimed.contains(&allocation.0));
                 let place = (node.clone(), *incarnation, gpus.clone());
@@ -204,8 +227,9 @@ impl Model {
         }
     }
 
-    /// No device, core or byte is held twice.
-    fn check(&self) {
+    /// No device, core or byte is held twice; and nobody comes to a node that has less by now than what it holds.
+    fn check(&mut self) {
+        let came_to = std::mem::take(&mut self.came_to);
         for (node, (incarnation, capacity)) in &self.nodes {
             let here = self
                 .held
@@ -216,7 +240,9 @@ impl Model {
                 .collect();
             let cpu: u64 = here.iter().map(|(spec, _)| spec.cpu_milli).sum();
             let memory: u64 = here.iter().map(|(spec, _)| spec.memory_bytes).sum();
-            assert!(cpu <= capacity.cpu_milli && memory <= capacity.memory_bytes);
+            let came = came_to.contains(node);
+            let fits = cpu <= capacity.cpu_milli && memory <= capacity.memory_bytes;
+            assert!(fits || !came);
             let mut devices = vec![1000u16; capacity.gpus.into()];
             for (spec, gpus) in &here {
                 let asked = spec.gpu.as_ref().map_or(0, |gpu| gpu.count);
@@ -235,7 +261,8 @@ impl Model {
                         .find(|(n, _)| n == name)
                         .map_or(0, |(_, n)| *n)
                 };
-                assert!(here.iter().map(|(spec, _)| of(spec)).sum::<u64>() <= *has);
+                let held = here.iter().map(|(spec, _)| of(spec)).sum::<u64>();
+                assert!(held <= *has || !came);
             }
         }
     }
@@ -303,6 +330,13 @@ impl Run {
                 drain: false,
                 at_once: 0,
             })),
+            Step::Resize(node, cores) => {
+                if let Some((incarnation, capacity)) = self.model.nodes.get_mut(name(node).as_str())
+                {
+                    *capacity = resized(capacity, (*cores).into());
+                    w.resize(&name(node), *incarnation, capacity.clone());
+                }
+            }
             Step::Submit { queue, spec, value } => {
                 let asked = restart(classed(a_spec(*spec), *spec, *value), spec ^ value);
                 self.submit(*queue, 1, asked);
