@@ -318,6 +318,50 @@ class Agent(unittest.TestCase):
         self.assertEqual(self.agents[-1].wait(PATIENCE_SECONDS), 0)
         self.wait(lambda: "queued again" in self.apportion("explain", "--tenant", "team-a", allocation), "it is queued again")
 
+    def test_a_node_has_another_size_and_what_runs_goes_on(self):
+        agent = self.agent()
+        self.wait(lambda: self.node_is("ready"), "the node has joined")
+        gate = self.directory / "gate"
+        allocation = self.submit("--", "sh", "-c", f"echo up; while [ ! -e {gate} ]; do sleep 0.05; done; exit 5")
+        self.wait(lambda: self.state_of(allocation) == "running", "it runs")
+
+        def size():
+            said = json.loads(self.apportion("node", "describe", NODE, "-o", "json"))
+            return said["resources"]["cpu"]["has"], said["max_runs"]
+
+        whole, bound = size()
+        self.assertEqual(bound, 512)
+
+        def configured(old, new):
+            config = self.directory / f"{NODE}.toml"
+            text = config.read_text(encoding="utf-8")
+            self.assertIn(old, text)
+            config.write_text(text.replace(old, new), encoding="utf-8")
+
+        configured("max_runs = 512", "max_runs = 1\nreserved_cpu_milli = 250")
+        agent.send_signal(signal.SIGHUP)
+        self.wait(lambda: size() == (whole - 250, 1), "it has another size")
+        # It holds one already, and one is the most.
+        waits = self.submit("--", "true")
+        self.wait(lambda: "holds as many allocations as it may" in self.apportion("explain", "--tenant", "team-a", waits),
+                  "it waits for the bound")
+        # A file that cannot be read changes nothing.
+        configured("max_runs = 1", "max_runs = -1")
+        agent.send_signal(signal.SIGHUP)
+        configured("max_runs = -1", "max_runs = 2")
+        agent.send_signal(signal.SIGHUP)
+        self.wait(lambda: size() == (whole - 250, 2), "it takes two")
+        self.wait(lambda: self.state_of(waits) == "ended", "the other has run")
+        # The same after a restart of the agent alone.
+        agent.kill()
+        agent.wait()
+        self.agent(max_runs=3)
+        self.wait(lambda: size() == (whole, 3), "it has all again")
+        self.assertEqual(self.state_of(allocation), "running")
+        gate.touch()
+        self.assertEqual(self.ask("logs", "--tenant", "team-a", allocation, "--follow").returncode, 5)
+        self.assertNotIn("queued again", self.apportion("explain", "--tenant", "team-a", allocation))
+
     def test_nothing_runs_twice_when_the_node_is_lost(self):
         agent = self.agent()
         self.wait(lambda: self.node_is("ready"), "the node has joined")

@@ -105,6 +105,11 @@ fn a_suspect_node_that_is_placed_on() {
 }
 
 #[test]
+fn a_node_that_has_less_than_it_holds_and_takes_more() {
+    check(Bug::DebtForgotten, &[Invariant::Exclusive]);
+}
+
+#[test]
 fn a_double_release() {
     check(
         Bug::DoubleRelease,

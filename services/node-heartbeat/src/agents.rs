@@ -8,7 +8,7 @@ use crate::{
 use async_nats::Client;
 use chassis::{Context, Failure, Heard, Hearing, ReplyTo, Shutdown, Stamp};
 use identity::NodeSigner;
-use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use schemas::subjects::Subjects;
 use std::collections::BTreeMap;
 use tokio::sync::mpsc;
@@ -35,6 +35,7 @@ pub struct Agents {
     dropped: Counter,
     sent: Counter,
     refused: Counter,
+    silent: Gauge,
     /// Sync and join requests under way, by number.
     asked: BTreeMap<u64, ReplyTo>,
     next_request: u64,
@@ -63,6 +64,10 @@ impl Agents {
             refused: m.counter(
                 "nodes_refused",
                 "Registrations and joins refused for what was not approved",
+            ),
+            silent: m.gauge(
+                "nodes_silent_together",
+                "Nodes that were silent when most were, so that they are lost slowly; 0: the guard does not hold",
             ),
             asked: BTreeMap::new(),
             next_request: 0,
@@ -209,6 +214,18 @@ impl Agents {
                     self.refused.inc();
                     self.tell(&node, wire::registration_refused(boot, &refusal))
                         .await?;
+                }
+                Effect::MassLoss(mass) => {
+                    self.silent.set(mass.map_or(0, |mass| mass.silent as i64));
+                    match mass {
+                        Some(it) => tracing::warn!(
+                            silent = it.silent,
+                            nodes = it.all,
+                            "most nodes are silent at once: the network is suspected, and \
+                             they are lost slowly"
+                        ),
+                        None => tracing::info!("no more nodes are silent at once than usual"),
+                    }
                 }
                 Effect::Joined(joined) => {
                     let reply = self.identity(&joined.node, &joined.key);

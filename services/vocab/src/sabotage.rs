@@ -65,6 +65,8 @@ pub enum Bug {
     LevelIgnored,
     /// Places on nodes of which nothing was heard for a while.
     SuspectIgnored,
+    /// Forgets what a node holds beyond what it has when something of it is given back.
+    DebtForgotten,
 }
 
 #[cfg(feature = "sabotage")]

@@ -244,7 +244,7 @@ impl Projection for Usage {
     type Input<'a> = Input<'a>;
 
     const NAME: &'static str = "analytics";
-    const STATE_VERSION: u32 = 4;
+    const STATE_VERSION: u32 = 3;
     /// An insert costs ClickHouse the same for a hundred rows as for ten thousand, and a bill may be late.
     const BATCHING: Batching = Batching {
         events_max: 400_000,

@@ -24,6 +24,7 @@ pub struct Nodes {
 
 /// One incarnation of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Stored", into = "Stored")]
 struct Machine {
     site: Arc<Site>,
     standing: Standing,
@@ -36,12 +37,72 @@ struct Machine {
     held: Amounts,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     Ready,
     Lost,
     /// A newer incarnation is there: this one has no more than what is still held of it.
     Replaced,
+}
+
+/// As it stands in snapshots: before a node could have less than what is held of it, it had all of its capacity until it was
+/// replaced.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    site: Arc<Site>,
+    standing: StoredStanding,
+    cordoned: bool,
+    capacity: Amounts,
+    held: Amounts,
+}
+
+#[derive(Serialize, Deserialize)]
+enum StoredStanding {
+    Ready,
+    Lost,
+    Replaced,
+    Has { lost: bool, has: Amounts },
+}
+
+impl From<Stored> for Machine {
+    fn from(stored: Stored) -> Self {
+        let (standing, has) = match stored.standing {
+            StoredStanding::Ready => (Standing::Ready, stored.capacity),
+            StoredStanding::Lost => (Standing::Lost, stored.capacity),
+            StoredStanding::Replaced => (Standing::Replaced, Amounts::default()),
+            StoredStanding::Has { lost: true, has } => (Standing::Lost, has),
+            StoredStanding::Has { lost: false, has } => (Standing::Ready, has),
+        };
+        Self {
+            site: stored.site,
+            standing,
+            cordoned: stored.cordoned,
+            has,
+            capacity: stored.capacity,
+            held: stored.held,
+        }
+    }
+}
+
+impl From<Machine> for Stored {
+    fn from(machine: Machine) -> Self {
+        let (has, whole) = (machine.has, machine.has == machine.capacity);
+        Self {
+            site: machine.site,
+            standing: match machine.standing {
+                Standing::Replaced => StoredStanding::Replaced,
+                Standing::Ready if whole => StoredStanding::Ready,
+                Standing::Lost if whole => StoredStanding::Lost,
+                standing => StoredStanding::Has {
+                    lost: standing == Standing::Lost,
+                    has,
+                },
+            },
+            cordoned: machine.cordoned,
+            capacity: machine.capacity,
+            held: machine.held,
+        }
+    }
 }
 
 impl Machine {
@@ -337,5 +398,35 @@ impl Moved {
             incarnation: self.incarnation,
             at,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_read_as_it_was_written() {
+        let amounts = |cpu_milli| Amounts {
+            cpu_milli,
+            ..Amounts::default()
+        };
+        let check = |standing, has, capacity| {
+            let machine = Machine {
+                site: Arc::new(Site::of(&NodeCapacity::default())),
+                standing,
+                cordoned: true,
+                has: amounts(has),
+                capacity: amounts(capacity),
+                held: amounts(2),
+            };
+            let bytes = postcard::to_allocvec(&machine).unwrap();
+            assert_eq!(postcard::from_bytes::<Machine>(&bytes).unwrap(), machine);
+        };
+        for standing in [Standing::Ready, Standing::Lost] {
+            check(standing, 5, 5);
+            check(standing, 1, 2);
+        }
+        check(Standing::Replaced, 0, 2);
     }
 }

@@ -662,6 +662,7 @@ fn check_rows(batch: &[Change]) -> Result<(), TestCaseError> {
                 let of_event = |c: &&Change| (c.lsn, c.index) == (change.lsn, change.index);
                 let released = (batch.iter().filter(of_event))
                     .filter_map(transfer)
+                    .filter(of_run)
                     .next_back();
                 let could = life.iter().all(|step| transfers.contains(&step))
                     && placed == Some(&life[0])

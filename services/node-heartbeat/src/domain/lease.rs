@@ -37,11 +37,14 @@ const MASS_LOSS_MIN: usize = 10;
 const MASS_LOSS_PART: usize = 20;
 
 /// A mass loss that goes on.
-#[derive(Debug, Clone, Copy)]
-struct MassLoss {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MassLoss {
     since: Millis,
+    /// How many were silent then, and of how many.
+    pub silent: usize,
+    pub all: usize,
     /// How many more may be lost in a lease from then on.
-    left: usize,
+    pub left: usize,
 }
 
 /// A node that was suspected so often, each time within so many leases of the time before, is ready only when it was heard for a
@@ -137,17 +140,23 @@ impl Leases {
     }
 
     /// Whether one more node may be lost now. If not, it is looked at again a little later.
-    fn may_lose(&mut self, node: &Token, silent: bool, config: &Config, now: Millis) -> bool {
-        if !silent {
+    fn may_lose(
+        &mut self,
+        node: &Token,
+        silent: Option<usize>,
+        config: &Config,
+        now: Millis,
+    ) -> bool {
+        let Some(silent) = silent else {
             self.mass_loss = None;
             return true;
-        }
-        let going_on = self
-            .mass_loss
-            .filter(|it| now.0 - it.since.0 < config.lease_ms);
-        let mut mass = going_on.unwrap_or(MassLoss {
+        };
+        let all = self.held.len();
+        let mut mass = self.mass_loss.unwrap_or(MassLoss {
             since: now,
-            left: (self.held.len() / MASS_LOSS_PART).max(1),
+            silent,
+            all,
+            left: (all / MASS_LOSS_PART).max(1),
         });
         let may = mass.left > 0;
         mass.left -= usize::from(may);
@@ -162,16 +171,14 @@ impl Leases {
         may
     }
 
-    /// Whether so many nodes are silent that it is the network rather than they.
-    fn silent_together(&self, config: &Config, now: Millis) -> bool {
+    /// So many nodes are silent that it is the network rather than they; none: not so many.
+    fn silent_together(&self, config: &Config, now: Millis) -> Option<usize> {
         let all = self.held.len();
         let half = config.lease_ms / 2;
-        let silent = || {
-            self.held
-                .values()
-                .filter(|lease| lease.seen.plus(half) < now)
-        };
-        all >= MASS_LOSS_MIN && silent().count() * 2 > all
+        let silent = self.held.values();
+        let silent = silent.filter(|lease| lease.seen.plus(half) < now);
+        let silent = silent.count();
+        (all >= MASS_LOSS_MIN && silent * 2 > all).then_some(silent)
     }
 
     /// The node was suspected.
@@ -355,6 +362,19 @@ pub(super) fn expire(state: &mut Nodes, config: &Config, draft: &mut Draft) {
     for name in lacking {
         renew(state, &name, config, draft);
     }
+    let before = state.leases.mass_loss;
+    // One that still goes on after a lease begins anew.
+    let goes_on = before.filter(|it| draft.now.0 - it.since.0 < config.lease_ms);
+    state.leases.mass_loss = goes_on;
+    lose(state, config, draft);
+    let after = state.leases.mass_loss;
+    if before.map(|it| it.since) != after.map(|it| it.since) {
+        state.effects.push(Effect::MassLoss(after));
+    }
+}
+
+/// Says what is due.
+fn lose(state: &mut Nodes, config: &Config, draft: &mut Draft) {
     let mut together = None;
     while let Some((node, lease)) = state.leases.due(draft.now) {
         if draft.full() {

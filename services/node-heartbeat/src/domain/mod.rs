@@ -18,6 +18,7 @@ use vocab::inputs;
 
 use forget::Forgotten;
 use join::{Approved, Held};
+pub use lease::MassLoss;
 use lease::{Beat, Leases};
 use ledger::{Decider, Draft, IllegalEvent};
 use serde::{Deserialize, Serialize};
@@ -174,6 +175,8 @@ pub enum Effect {
         boot: u64,
         refusal: Box<Refusal>,
     },
+    /// So many nodes are silent at once that the network is suspected, and they are lost slowly; none: that is over.
+    MassLoss(Option<MassLoss>),
     /// The key speaks for the node; who has asked is to be given a user of the bus for it.
     Joined(Box<Join>),
     JoinRefused {

@@ -210,6 +210,13 @@ impl Table {
             ),
             Effect::RegisterAgain { node, .. } => format!("{node} register again"),
             Effect::RegistrationRefused { node, refusal, .. } => format!("{node}: {refusal}"),
+            Effect::MassLoss(Some(it)) => {
+                format!(
+                    "{} of {} silent, {} more may go",
+                    it.silent, it.all, it.left
+                )
+            }
+            Effect::MassLoss(None) => "no mass loss".to_owned(),
             Effect::Joined(it) => format!("{}: {} is {}", it.request, it.node, it.key),
             Effect::JoinRefused { request, refusal } => format!("{request}: {refusal}"),
             Effect::Renewed {
@@ -400,13 +407,16 @@ fn many_nodes_that_are_silent_at_once_are_lost_slowly() {
             let said: Vec<String> = beats.flat_map(|beat| t.beat(now, beat)).collect();
             lost.push(said.iter().filter(|words| words.contains("lost")).count());
         }
-        lost
+        (lost, t.effects())
     };
     // A lease is 10 ms, and over at 11.
-    let few = losses(20);
+    let (few, said) = losses(20);
+    assert_eq!(said, Vec::<String>::new());
     assert_eq!((few[9], few[10], few.iter().sum::<usize>()), (0, 20, 20));
     // Two of forty in a lease, then fewer as there are fewer.
-    let many = losses(30);
+    let (many, said) = losses(30);
+    let left = ["30 of 40 silent", "28 of 38 silent", "27 of 37 silent"];
+    assert_eq!(said, left.map(|silent| format!("{silent}, 0 more may go")));
     let sums = many.chunks(10).map(|lease| lease.iter().sum::<usize>());
     assert_eq!(sums.collect::<Vec<_>>(), [0, 2, 1, 1]);
 }

@@ -170,9 +170,10 @@ impl World {
             }
             // What was refused stays refused until an operator approves of more, and is not tried again before that. Nobody
             // joins an open cell.
-            Effect::RegistrationRefused { .. } | Effect::Joined(_) | Effect::JoinRefused { .. } => {
-                Ok(())
-            }
+            Effect::RegistrationRefused { .. }
+            | Effect::Joined(_)
+            | Effect::JoinRefused { .. }
+            | Effect::MassLoss(_) => Ok(()),
             Effect::Renewed {
                 request,
                 boot,

@@ -90,6 +90,6 @@ fn no_change_goes_beyond_what_was_approved_or_before_its_level() {
     t.check(3, resized(1, 3, |it| it.memory_bytes = u64::MAX), &[]);
     assert_eq!(t.effects(), Vec::<String>::new());
     // Once it is lost, nothing of that life counts.
-    t.check(30, None, &["n lost, seen 3"]);
+    t.check(30, None, &["n lost, seen 2"]);
     t.check(31, resized(1, 4, cores(3000)), &[]);
 }
