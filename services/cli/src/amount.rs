@@ -82,14 +82,6 @@ pub fn age(ms: i64) -> String {
     }
 }
 
-/// Unix milliseconds; 0: never.
-pub fn moment_or_dash(ms: i64) -> String {
-    match ms {
-        0 => "-".to_owned(),
-        ms => moment(Millis(ms)),
-    }
-}
-
 /// `16GiB`, `512MiB`, as Kubernetes has them `16Gi` and `512Mi`, or bytes.
 pub fn bytes(text: &str) -> Result<i64, String> {
     let wrong = || format!("{text}: write memory as 16GiB, 512MiB, or bytes");

@@ -1,6 +1,6 @@
 //! Who is who on the bus. Whoever runs these holds the bus's keys.
 
-use crate::{Failure, stack};
+use crate::{Failure, print::say, stack};
 use chassis::{Clock, tls};
 use clap::{Args, Subcommand};
 use identity::{CLAIMS_DELETE, CLAIMS_UPDATE, Directory, Plan};
@@ -96,7 +96,7 @@ impl BusCommand {
                     .await?
                     .update(directory.account_token(&account)?)
                     .await?;
-                println!("{party}: {}", directory.creds_path(&party).display());
+                say!("{party}: {}", directory.creds_path(&party).display());
                 Ok(())
             }
             Self::Push { bus } => {
@@ -107,7 +107,7 @@ impl BusCommand {
                 for token in tokens {
                     server.update(token).await?;
                 }
-                println!("{count} accounts are known");
+                say!("{count} accounts are known");
                 Ok(())
             }
         }
@@ -128,7 +128,7 @@ impl Init {
             resolver_dir: resolver_dir.to_owned(),
         };
         let (_, written) = Directory::init(&self.out, plan, now_s())?;
-        println!("{}: {} files written", self.out.display(), written.len());
+        say!("{}: {} files written", self.out.display(), written.len());
         Ok(())
     }
 }
@@ -142,7 +142,7 @@ impl TenantCommand {
                 let server = bus.server(stack, &directory).await?;
                 server.update(directory.tenant_token(&name)?).await?;
                 let creds = directory.creds_path(&format!("tenant:{name}"));
-                println!("tenant {name}: {}", creds.display());
+                say!("tenant {name}: {}", creds.display());
             }
             Self::Remove { name, bus } => {
                 let mut directory = Directory::open(&bus.dir)?;
@@ -151,7 +151,7 @@ impl TenantCommand {
                     .delete(directory.tenant_deletion(&name, now_s())?)
                     .await?;
                 directory.forget_tenant(&name, now_s())?;
-                println!("tenant {name} is shut out");
+                say!("tenant {name} is shut out");
             }
         }
         Ok(())

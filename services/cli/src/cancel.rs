@@ -1,6 +1,6 @@
 //! Taking back what was asked for, or asking for it with more or less urgency.
 
-use crate::{Failure, stack};
+use crate::{Failure, print::say, stack};
 use chassis::stack::Stack;
 use clap::Args;
 use client::{Of, Operation};
@@ -55,11 +55,11 @@ impl Cancel {
         match self.which.of() {
             Of::Allocation(id) => {
                 let cancelled = client.cancel(id, self.operation_id).await?;
-                println!("{} cancelled", cancelled.allocation_id);
+                say!("{} cancelled", cancelled.allocation_id);
             }
             Of::JobSet(name) => {
                 let cancelled = client.cancel_job_set(name, self.operation_id).await?;
-                println!("{} allocations cancelled", cancelled.allocations);
+                say!("{} allocations cancelled", cancelled.allocations);
             }
         }
         Ok(())
@@ -70,7 +70,7 @@ impl Priority {
     pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
         let client = stack::tenant(stack, &self.tenant).await?;
         let set = client.set_priority(self.which.of(), self.priority, self.operation_id);
-        println!(
+        say!(
             "{} allocations have priority {}",
             set.await?.allocations,
             self.priority

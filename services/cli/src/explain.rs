@@ -9,11 +9,16 @@ mod text;
 pub use json::object;
 pub use text::percent;
 
-use crate::{Failure, look::look_again, stack};
+use crate::{
+    Failure, amount,
+    look::look_again,
+    print::{Output, Page},
+    stack,
+};
 use chassis::stack::Stack;
 use clap::Args;
 use scheduler::store;
-use vocab::{AllocationId, Lsn, Token};
+use vocab::{Lsn, Token};
 
 #[derive(Args)]
 pub struct Explain {
@@ -26,33 +31,28 @@ pub struct Explain {
     /// Show all that was decided about it.
     #[arg(long)]
     history: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Explain {
     pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
         let pool = stack::warm_state(stack, "scheduler").await?;
         let tenant = Token::new(&self.tenant)?;
-        let id = AllocationId::parse(&self.allocation_id).ok_or("an allocation id is a UUID")?;
+        let id = amount::allocation(&self.allocation_id).map_err(Failure::usage)?;
         let at = self.at.map(Lsn);
         let found = look_again(async || store::explain(&pool, &tenant, id, at).await)
             .await?
-            .ok_or_else(|| format!("{tenant} has no allocation {id}"))?;
+            .ok_or_else(|| Failure::refused(format!("{tenant} has no allocation {id}")))?;
         if let Some(at) = at
             && at > found.through
         {
             let through = found.through.0;
             return Err(format!("the read model is at lsn {through}, before {}", at.0).into());
         }
-        if self.json {
-            println!("{:#}", json::explanation(&found, at));
-        } else {
-            for line in text::lines(&found, at, self.history) {
-                println!("{line}");
-            }
-        }
-        Ok(())
+        Page::new(json::explanation(&found, at))
+            .lines(text::lines(&found, at, self.history))
+            .rows(entry::sheet(&found))
+            .print(self.output)
     }
 }

@@ -1,14 +1,16 @@
 //! What a run writes, and how it ends.
 
 use crate::{
-    Failure, look, stack,
+    Failure, look,
+    print::{bytes, note},
+    stack,
     submit::{how, waits},
 };
 use chassis::stack::Stack;
 use clap::Args;
 use client::{Client, QueryError};
 use schemas::v1::{AllocationState, AllocationView, EndCause, LogsQuery, RunExit};
-use std::{io::Write, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 use vocab::Rule;
 
 /// While nothing happens.
@@ -39,7 +41,10 @@ impl Logs {
         if view.node.is_empty() {
             return Err(format!("{} has not run", self.allocation_id).into());
         }
-        Log::default().read(&client, &view).await?;
+        let mut log = Log::default();
+        while let Some(data) = log.next(&client, &view).await? {
+            bytes(&data)?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -52,8 +57,12 @@ struct Log {
 }
 
 impl Log {
-    /// Writes what there is to standard output; whether the run is over and has written no more.
-    async fn read(&mut self, client: &Client, view: &AllocationView) -> Result<bool, QueryError> {
+    /// What there is behind that; none: no more is there now.
+    async fn next(
+        &mut self,
+        client: &Client,
+        view: &AllocationView,
+    ) -> Result<Option<Vec<u8>>, QueryError> {
         loop {
             let query = LogsQuery {
                 allocation_id: view.allocation_id.clone(),
@@ -71,21 +80,13 @@ impl Log {
                 }
             }
             if part.data.is_empty() {
-                return Ok(part.over);
+                return Ok(None);
             }
             if part.offset > self.offset {
-                eprintln!("({} bytes were dropped)", part.offset - self.offset);
+                note!("({} bytes were dropped)", part.offset - self.offset);
             }
             self.offset = part.offset + part.data.len() as u64;
-            let mut out = std::io::stdout().lock();
-            // Whoever reads has gone, and so has the need for it.
-            if out
-                .write_all(&part.data)
-                .and_then(|()| out.flush())
-                .is_err()
-            {
-                return Ok(true);
-            }
+            return Ok(Some(part.data.into()));
         }
     }
 }
@@ -110,7 +111,7 @@ pub async fn follow(client: &Client, allocation_id: &str) -> Result<ExitCode, Fa
         };
         let stands = stands(&view);
         if stands != told {
-            eprintln!("{allocation_id} {stands}");
+            note!("{allocation_id} {stands}");
             told = stands;
         }
         let runs = matches!(
@@ -118,15 +119,19 @@ pub async fn follow(client: &Client, allocation_id: &str) -> Result<ExitCode, Fa
             AllocationState::Started | AllocationState::Stopping | AllocationState::Ended
         );
         if runs && !view.node.is_empty() {
-            match log.read(client, &view).await {
-                Ok(_) => {}
-                // It may come back; of a run that is over nothing more is known.
-                Err(error) if error.rule() == Some(Rule::LogUnavailable) => {
-                    if view.ended.is_some() {
-                        eprintln!("the rest of the log is not available");
+            loop {
+                match log.next(client, &view).await {
+                    Ok(Some(data)) => bytes(&data)?,
+                    Ok(None) => break,
+                    // It may come back; of a run that is over nothing more is known.
+                    Err(error) if error.rule() == Some(Rule::LogUnavailable) => {
+                        if view.ended.is_some() {
+                            note!("the rest of the log is not available");
+                        }
+                        break;
                     }
+                    Err(error) => return Err(error.into()),
                 }
-                Err(error) => return Err(error.into()),
             }
         }
         if let Some(ended) = view.ended {

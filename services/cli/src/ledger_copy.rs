@@ -1,6 +1,10 @@
 //! A copy of the ledger on another disk.
 
-use crate::{Failure, stack};
+use crate::{
+    Failure,
+    print::{note, say},
+    stack,
+};
 use chassis::stack::Stack;
 use clap::{Args, Subcommand};
 use ledger::{Copy, CopyError};
@@ -40,7 +44,7 @@ impl CopyTo {
             let outcome = copy.catch_up(&bus, false).await;
             let outcome = match outcome {
                 Ok(()) => {
-                    say(&copy);
+                    tell(&copy)?;
                     if !self.follow {
                         return Ok(());
                     }
@@ -50,7 +54,7 @@ impl CopyTo {
             };
             match outcome {
                 Err(CopyError::Bus(error)) if !error.is_fatal() && self.follow => {
-                    eprintln!("apportion: {error}; tried again");
+                    note!("apportion: {error}; tried again");
                     tokio::time::sleep(RETRY).await;
                 }
                 Err(error) => return Err(parted(&copy, &bus, error).await),
@@ -60,10 +64,11 @@ impl CopyTo {
     }
 }
 
-fn say(copy: &Copy) {
+fn tell(copy: &Copy) -> Result<(), Failure> {
     let head = copy.digests().last();
     let head = head.map_or_else(|| "nothing".to_owned(), ToString::to_string);
-    println!("copied through lsn {}, head {head}", copy.end().0);
+    say!("copied through lsn {}, head {head}", copy.end().0);
+    Ok(())
 }
 
 /// Says where ledger and copy part, if that is the matter.

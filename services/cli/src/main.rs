@@ -1,4 +1,6 @@
 //! `apportion`: the suite from the command line.
+// Whatever reads them may go away, and `println!` panics then: see `print`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod amount;
 mod bill;
@@ -6,11 +8,13 @@ mod bus;
 mod cancel;
 mod cell;
 mod explain;
+mod failure;
 mod follow;
 mod ledger_copy;
 mod list;
 mod look;
 mod operate;
+mod print;
 mod queues;
 mod quotas;
 mod repair;
@@ -24,14 +28,14 @@ mod watch;
 mod what_if;
 
 use clap::{Parser, Subcommand};
+use failure::EXIT_CODES;
 use std::{path::PathBuf, process::ExitCode};
 
-/// What a command may fail with; it is printed and nobody acts on its kind.
-pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) use failure::Failure;
 
 /// Shares out machines among tenants, and shows why and for how much.
 #[derive(Parser)]
-#[command(name = "apportion", version, arg_required_else_help = true)]
+#[command(name = "apportion", version, arg_required_else_help = true, after_help = EXIT_CODES)]
 struct Args {
     /// File of the running stack, as `make up` names it.
     #[arg(long, global = true, default_value = ".local/up/stack.json")]
@@ -121,7 +125,7 @@ enum Command {
     /// Show what a tenant lost to others.
     Preemptions(queues::Preemptions),
     /// Show the nodes.
-    Nodes,
+    Nodes(look::Nodes),
     /// Say who may be a node of the cell.
     Node {
         #[command(subcommand)]
@@ -141,7 +145,7 @@ enum Command {
         command: bill::InvoiceCommand,
     },
     /// Check that no moment of any machine is lost or billed twice.
-    Conservation,
+    Conservation(look::Conservation),
     /// Read the whole ledger, check its chain, and ask all who have read it before.
     Verify(look::Verify),
     /// Copy the ledger.
@@ -165,16 +169,12 @@ fn start() -> ExitCode {
     {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("apportion: cannot start the runtime: {error}");
-            return ExitCode::FAILURE;
+            return Failure::from(format!("cannot start the runtime: {error}")).end();
         }
     };
     match runtime.block_on(run(args)) {
         Ok(code) => code,
-        Err(error) => {
-            eprintln!("apportion: {error}");
-            ExitCode::FAILURE
-        }
+        Err(failure) => failure.end(),
     }
 }
 
@@ -213,13 +213,13 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Queues(queues) => queues.run(&stack()?).await,
         Command::Preemptions(preemptions) => preemptions.run(&stack()?).await,
         Command::Node { command } => command.run(&stack()?).await,
-        Command::Nodes => look::nodes(&stack()?).await,
+        Command::Nodes(nodes) => nodes.run(&stack()?).await,
         Command::Bill(bill) => bill.run(&stack()?).await,
         Command::Usage(usage) => usage.run(&stack()?).await,
         Command::Report(report) => report.run(&stack()?).await,
         Command::Budgets(budgets) => budgets.run(&stack()?).await,
         Command::Invoice { command } => command.run(&stack()?).await,
-        Command::Conservation => look::conservation(&stack()?).await,
+        Command::Conservation(check) => check.run(&stack()?).await,
         Command::Verify(verify) => verify.run(&stack()?).await,
         Command::Ledger {
             command: ledger_copy::LedgerCommand::Copy(copy),
@@ -287,12 +287,12 @@ mod tests {
             "invoice explain --tenant t 2026-11-03T10:00:00Z --resource cpu",
             "invoice reconcile 2026-11",
             "quota budget a/b money 250.50 --per month",
-            "quota get a/b --json",
+            "quota get a/b -o json",
             "quota tree",
             "quota tree a",
             "quota history a gpu:T4 --hours 48",
             "schema ensure --config-dir d",
-            "schema diff --json",
+            "schema diff -o json",
             "verify --copy d",
             "ledger copy --to d --follow",
             "tls init --dir d --host nats --host 10.0.0.7",

@@ -1,6 +1,11 @@
 //! Repairs a ledger that lost its end. Nothing is done but exactly what a person has approved.
 
-use crate::{Failure, look::others, stack};
+use crate::{
+    Failure,
+    look::others,
+    print::{bytes, say},
+    stack,
+};
 use admission::publish::JetStreamFeed;
 use chassis::{Config, stack::Stack};
 use clap::Args;
@@ -35,9 +40,9 @@ impl Repair {
         let dir = self.restore.as_ref().or(self.copy.as_ref());
         let copy = dir.map(|dir| Copy::read(dir)).transpose()?;
         let findings = find(stack, &bus, &operator, copy.as_ref()).await?;
-        print!("{findings}");
+        bytes(findings.to_string().as_bytes())?;
         if findings.found() == Found::Sound {
-            println!("The ledger holds what everybody has read of it: there is nothing to repair.");
+            say!("The ledger holds what everybody has read of it: there is nothing to repair.");
             return Ok(());
         }
         let way = match (&self.restore, self.adopt_shorter) {
@@ -46,11 +51,11 @@ impl Repair {
             (None, false) => return offer(&findings, dir),
         };
         findings.can(way)?;
-        println!("{}", plan(&findings, way));
+        say!("{}", plan(&findings, way));
         let digest = findings.approval(way).to_string();
         match self.approve {
             None => {
-                println!("Nothing was done. To do this and nothing else: --approve {digest}");
+                say!("Nothing was done. To do this and nothing else: --approve {digest}");
                 return Ok(());
             }
             Some(approved) if approved != digest => {
@@ -70,7 +75,7 @@ impl Repair {
             (Way::Restore, Some(copy)) => restore(&operator, &copy, findings.survey.end()).await?,
             _ => {
                 let id = operator.adopt().await?;
-                println!(
+                say!(
                     "It is the ledger {} now. Tables, feeds and the bill are made anew of it by the services.",
                     id.0
                 );
@@ -78,11 +83,12 @@ impl Repair {
         }
         let verified = verify(&bus, &others(stack, bus_id(&bus).await?).await.witnesses).await;
         match verified {
-            Ok(verified) => println!(
+            Ok(verified) => say!(
                 "through lsn {}: every link holds, and {} witnesses agree",
-                verified.last.0, verified.witnesses
+                verified.last.0,
+                verified.witnesses
             ),
-            Err(error) => println!("Not all is mended: {error}. Run it again."),
+            Err(error) => say!("Not all is mended: {error}. Run it again."),
         }
         Ok(())
     }
@@ -179,15 +185,15 @@ fn plan(findings: &Findings, way: Way) -> String {
 }
 
 fn offer(findings: &Findings, dir: Option<&PathBuf>) -> Result<(), Failure> {
-    println!("Nothing was done. What can be:");
+    say!("Nothing was done. What can be:");
     match (findings.can(Way::Restore), dir) {
-        (Ok(()), Some(dir)) => println!("  repair --restore {}", dir.display()),
+        (Ok(()), Some(dir)) => say!("  repair --restore {}", dir.display()),
         (Ok(()), None) => {}
-        (Err(why), _) => println!("  not --restore: {why}"),
+        (Err(why), _) => say!("  not --restore: {why}"),
     }
     match findings.can(Way::Adopt) {
-        Ok(()) => println!("  repair --adopt-shorter"),
-        Err(why) => println!("  not --adopt-shorter: {why}"),
+        Ok(()) => say!("  repair --adopt-shorter"),
+        Err(why) => say!("  not --adopt-shorter: {why}"),
     }
     Err("the ledger is not what was read of it".into())
 }
@@ -200,6 +206,6 @@ async fn restore(operator: &JetStreamBus, copy: &Copy, end: Lsn) -> Result<(), F
         let appended = operator.append_again(record).await;
         appended.map_err(|error| format!("lsn {}: {error}; run it again", record.lsn.0))?;
     }
-    println!("{} records are back.", records.len());
+    say!("{} records are back.", records.len());
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Named resources of a tenant: leased, confirmed, given back.
 
-use crate::{Failure, stack, submit::words};
+use crate::{Failure, print::say, stack, submit::words};
 use chassis::stack::Stack;
 use clap::{Args, Subcommand};
 use client::{AcquireBundle, Confirm, CreateResource, Operation, Reclaim, Release, Revoke};
@@ -64,7 +64,7 @@ impl Resource {
             ResourceCommand::Create { resource } => {
                 let asked = CreateResource { resource, slot };
                 client.create_resource(asked, id).await?;
-                println!("created");
+                say!("created");
             }
             ResourceCommand::Acquire {
                 resources,
@@ -78,9 +78,11 @@ impl Resource {
                     slot,
                 };
                 let granted = client.acquire_bundle(asked, id).await?;
-                println!(
+                say!(
                     "{} fencing token {} until slot {}",
-                    granted.lease_id, granted.fencing_token, granted.deadline_slot
+                    granted.lease_id,
+                    granted.fencing_token,
+                    granted.deadline_slot
                 );
             }
             ResourceCommand::Confirm(held) => {
@@ -91,7 +93,7 @@ impl Resource {
                     slot,
                 };
                 client.confirm(asked, id).await?;
-                println!("confirmed");
+                say!("confirmed");
             }
             ResourceCommand::Release(held) => {
                 let asked = Release {
@@ -101,21 +103,21 @@ impl Resource {
                     slot,
                 };
                 let released = client.release(asked, id).await?;
-                println!("released, fencing token {}", released.fencing_token);
+                say!("released, fencing token {}", released.fencing_token);
             }
             ResourceCommand::Revoke { lease_id } => {
                 let asked = Revoke { lease_id, slot };
                 let revoked = client.revoke(asked, id).await?;
-                println!("revoked, fencing token {}", revoked.fencing_token);
+                say!("revoked, fencing token {}", revoked.fencing_token);
             }
             ResourceCommand::Reclaim { lease_id } => {
                 let asked = Reclaim { lease_id, slot };
                 client.reclaim(asked, id).await?;
-                println!("reclaimed");
+                say!("reclaimed");
             }
             ResourceCommand::Get { resource } => {
                 let view = client.resource(resource, 0).await?;
-                println!(
+                say!(
                     "{} {} version {}",
                     view.resource,
                     words(view.state()),
@@ -125,7 +127,7 @@ impl Resource {
                     return Ok(());
                 }
                 let of = client.lease(view.lease_id, slot, 0).await?;
-                println!(
+                say!(
                     "{} {} by {} fencing token {} deadline slot {}: {}",
                     of.lease_id,
                     words(of.state()),

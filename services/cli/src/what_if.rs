@@ -4,7 +4,11 @@ mod fold;
 mod json;
 mod text;
 
-use crate::{Failure, operate, submit};
+use crate::{
+    Failure, operate,
+    print::{Output, Page},
+    submit,
+};
 use chassis::stack::Stack;
 use clap::{Args, Subcommand};
 use fold::Folded;
@@ -25,9 +29,8 @@ pub struct WhatIf {
     /// As of this position of the ledger, and not as of now.
     #[arg(long, global = true, value_name = "LSN")]
     at: Option<u64>,
-    /// Print JSON.
-    #[arg(long, global = true)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     #[command(subcommand)]
     asked: Asked,
 }
@@ -84,21 +87,18 @@ struct RemoveNode {
 impl WhatIf {
     pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
         let bus = crate::stack::ledger(stack).await?;
-        for line in self.tried(&bus, CellNo(stack.cell.number)).await? {
-            println!("{line}");
-        }
-        Ok(())
+        let (output, cell) = (self.output, CellNo(stack.cell.number));
+        self.tried(&bus, cell).await?.print(output)
     }
 
     /// What there is to print.
-    async fn tried<B: Bus>(self, bus: &B, cell: CellNo) -> Result<Vec<String>, Failure> {
+    async fn tried<B: Bus>(self, bus: &B, cell: CellNo) -> Result<Page, Failure> {
         let folded = fold::fold(bus, cell, self.at.map(Lsn)).await?;
         let changes = self.asked.changes(&folded)?;
         let found = what_if::run(folded.state(), folded.now, &changes)?;
-        Ok(match self.json {
-            true => vec![format!("{:#}", json::differences(&found, cell, &folded))],
-            false => text::lines(&found, cell, folded.through(), folded.now),
-        })
+        Ok(Page::new(json::differences(&found, cell, &folded))
+            .lines(text::lines(&found, cell, folded.through(), folded.now))
+            .rows(text::sheet(&found, cell)))
     }
 }
 

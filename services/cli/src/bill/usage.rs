@@ -1,7 +1,11 @@
 //! What was used, and what it costs, by whatever it is told apart by.
 
-use super::{hours, month, named, table};
-use crate::{Failure, amount, stack};
+use super::{month, used};
+use crate::{
+    Failure, amount,
+    print::{Cell, Column, Output, Page, Sheet, column, exactly, moment, named, plain},
+    stack,
+};
 use analytics::store::{Dimension, UseLine, Wanted, When};
 use chassis::stack::Stack;
 use clap::{Args, ValueEnum};
@@ -42,7 +46,7 @@ pub struct Usage {
     /// cpu, memory, gpu or gpu:<model>.
     #[arg(long)]
     resource: Option<String>,
-    #[arg(long, short, value_enum, default_value_t = Output::Table)]
+    #[command(flatten)]
     output: Output,
 }
 
@@ -57,12 +61,6 @@ enum By {
     PriorityClass,
     Cluster,
     Pool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
 }
 
 /// Lines of one question.
@@ -83,23 +81,23 @@ impl By {
         }
     }
 
-    fn name(self) -> &'static str {
+    fn column(self) -> Column {
         match self {
-            Self::Hour => "hour",
-            Self::Day => "day",
-            Self::Team => "team",
-            Self::Namespace => "namespace",
-            Self::Queue => "queue",
-            Self::JobSet => "job set",
-            Self::PriorityClass => "priority class",
-            Self::Cluster => "cluster",
-            Self::Pool => "pool",
+            Self::Hour => column("begins_ms", "hour"),
+            Self::Day => column("begins_ms", "day"),
+            Self::Team => column("team", "team"),
+            Self::Namespace => column("namespace", "namespace"),
+            Self::Queue => column("queue", "queue"),
+            Self::JobSet => column("job_set", "job set"),
+            Self::PriorityClass => column("priority_class", "priority class"),
+            Self::Cluster => column("cluster", "cluster"),
+            Self::Pool => column("pool", "pool"),
         }
     }
 
-    fn of(self, line: &UseLine) -> String {
+    fn of(self, line: &UseLine) -> Cell {
         match self {
-            Self::Hour | Self::Day => amount::moment(Millis(line.begins_ms)),
+            Self::Hour | Self::Day => moment(line.begins_ms),
             Self::Team => named(&line.team),
             Self::Namespace => named(&line.namespace),
             Self::Queue => named(&line.queue),
@@ -128,11 +126,11 @@ impl Usage {
             Some(tenant) => own(stack, tenant, &self.by, &wanted).await?,
             None => all(stack, wanted).await?,
         };
-        match output {
-            Output::Json => println!("{:#}", as_json(&found)),
-            Output::Table => print(&found, &by, of_all),
-        }
-        Ok(())
+        let through = amount::moment(found.through);
+        Page::new(as_json(&found))
+            .sheet_or(sheet(&found, &by, of_all), "nothing was used")
+            .text(format!("up to {through}"))
+            .print(output)
     }
 
     fn wanted(&self, now: Millis) -> Wanted {
@@ -237,36 +235,28 @@ async fn all(stack: &Stack, mut wanted: Wanted) -> Result<Found, Failure> {
     })
 }
 
-fn print(found: &Found, by: &[By], of_all: bool) {
-    let tenant = of_all.then_some("tenant");
-    let mut head: Vec<&str> = tenant
-        .into_iter()
-        .chain(by.iter().map(|by| by.name()))
-        .collect();
-    let numbers = head.len() + 1;
-    head.extend(["resource", "used", "amount"]);
+fn sheet(found: &Found, by: &[By], of_all: bool) -> Sheet {
+    let tenant = of_all.then(|| column("tenant", "tenant"));
+    let by_columns = by.iter().map(|by| by.column());
+    let mut columns: Vec<Column> = tenant.into_iter().chain(by_columns).collect();
+    let numbers = columns.len() + 1;
+    columns.extend([
+        column("resource", "resource"),
+        column("quantity", "used"),
+        column("amount_micro", "amount"),
+    ]);
     let row = |line: &UseLine| {
-        let tenant = of_all.then(|| line.tenant.clone());
-        let mut row: Vec<String> = tenant
-            .into_iter()
-            .chain(by.iter().map(|by| by.of(line)))
-            .collect();
-        row.push(line.resource.clone());
-        row.push(hours(&line.resource, line.quantity));
-        row.push(format!(
-            "{} {}",
-            amount::money(line.amount_micro),
-            found.currency
-        ));
-        row
+        let tenant = of_all.then(|| plain(&line.tenant));
+        let amount = format!("{} {}", amount::money(line.amount_micro), found.currency);
+        let numbers = [
+            plain(&line.resource),
+            used(&line.resource, line.quantity),
+            exactly(amount, line.amount_micro),
+        ];
+        let by = by.iter().map(|by| by.of(line));
+        tenant.into_iter().chain(by).chain(numbers).collect()
     };
-    if found.lines.is_empty() {
-        println!("nothing was used");
-    } else {
-        let rows = found.lines.iter().map(row).collect();
-        println!("{}", table(&head, rows, numbers));
-    }
-    println!("up to {}", amount::moment(found.through));
+    Sheet::new(columns, numbers, found.lines.iter().map(row).collect())
 }
 
 /// Quantities are texts: they may be above what a number of JSON holds exactly.

@@ -1,7 +1,7 @@
 //! Cordon and drain: nodes that take nothing new, and nodes that are cleared.
 
 use super::{Expected, told};
-use crate::{Failure, amount, stack, submit::requirement};
+use crate::{Failure, amount, print::say, stack, submit::requirement};
 use chassis::stack::Stack;
 use clap::Args;
 use client::{Client, Operation};
@@ -143,7 +143,7 @@ async fn set_all(
 ) -> Result<(), Failure> {
     let nodes = chosen.names(stack).await?;
     if nodes.len() > 1 && expected.expected_version.is_some() {
-        return Err("a version is expected of one node".into());
+        return Err(Failure::usage("a version is expected of one node"));
     }
     let operator = stack::operator(stack).await?;
     for node in nodes {
@@ -162,7 +162,7 @@ async fn set(verb: &str, change: v1::SetCordon, operator: &Client) -> Result<u64
     let title = format!("{verb} {}", change.node);
     let applied = operator.set_cordon(change, Operation::fresh_id()).await?;
     let version = applied.version;
-    told(&title, applied);
+    told(&title, applied)?;
     Ok(version)
 }
 
@@ -211,7 +211,13 @@ impl Drain {
                 return Ok(());
             }
             let nodes = scheduler::store::nodes(&pool).await?;
-            draining.retain_mut(|it| !it.is_empty(&nodes));
+            let mut left = Vec::new();
+            for mut it in draining {
+                if !it.is_empty(&nodes)? {
+                    left.push(it);
+                }
+            }
+            draining = left;
             if draining.is_empty() && next.is_empty() {
                 return Ok(());
             }
@@ -225,27 +231,30 @@ impl Drain {
 }
 
 impl Draining {
-    fn is_empty(&mut self, nodes: &BTreeMap<String, scheduler::store::NodeUse>) -> bool {
+    fn is_empty(
+        &mut self,
+        nodes: &BTreeMap<String, scheduler::store::NodeUse>,
+    ) -> Result<bool, Failure> {
         let Some(found) = nodes.get(&self.node) else {
-            return false;
+            return Ok(false);
         };
         if found.cordon_version < self.version {
-            return false;
+            return Ok(false);
         }
         let there = (found.allocations, found.stopping);
         if there.0 > 0 {
             self.empty_looks = 0;
             if self.said != Some(there) {
-                println!("{}: {} there, {} stopping", self.node, there.0, there.1);
+                say!("{}: {} there, {} stopping", self.node, there.0, there.1);
                 self.said = Some(there);
             }
-            return false;
+            return Ok(false);
         }
         self.empty_looks += 1;
         let empty = self.empty_looks >= EMPTY_LOOKS;
         if empty {
-            println!("{}: empty", self.node);
+            say!("{}: empty", self.node);
         }
-        empty
+        Ok(empty)
     }
 }

@@ -18,6 +18,7 @@ pub use quota::{QuotaBudget, QuotaSet};
 pub use taint::Taint;
 pub use tenant::Tenant;
 
+use crate::{Failure, print::say};
 use clap::Args;
 use schemas::v1;
 use vocab::PlacementPolicy;
@@ -29,8 +30,9 @@ pub struct Expected {
     pub expected_version: Option<u64>,
 }
 
-pub fn told(title: &str, applied: v1::Applied) {
-    println!("{title}: version {}", applied.version);
+pub fn told(title: &str, applied: v1::Applied) -> Result<(), Failure> {
+    say!("{title}: version {}", applied.version);
+    Ok(())
 }
 
 /// The contract's number of a policy's name.

@@ -2,7 +2,9 @@
 
 use super::{Expected, told};
 use crate::{
-    Failure, amount, stack,
+    Failure, amount,
+    print::{Output, Page, Sheet, column, moment, named, number, plain, quantity, say},
+    stack,
     submit::{label, requirement},
 };
 use chassis::stack::Stack;
@@ -11,6 +13,7 @@ use client::Operation;
 use schemas::v1;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
+use vocab::{ResourceKind, Token};
 
 /// Who may be a node of the cell.
 #[derive(Subcommand)]
@@ -20,7 +23,7 @@ pub enum NodeCommand {
     /// Forget a node: it is lost if it is there, and may not come back.
     Forget(Forget),
     /// Show who may join, and who has.
-    List,
+    List(List),
     /// Show a node: what it has, what is said of it, and what is on it.
     Describe(super::DescribeNode),
 }
@@ -82,7 +85,7 @@ impl NodeCommand {
                 };
                 set_node(&title, change, stack).await
             }
-            Self::List => list(stack).await,
+            Self::List(list) => list.run(stack).await,
             Self::Describe(describe) => describe.run(stack).await,
         }
     }
@@ -114,7 +117,7 @@ impl Approve {
             expected_version: self.expected.expected_version,
         };
         set_node(&title, change, stack).await?;
-        println!("token: {token}");
+        say!("token: {token}");
         Ok(())
     }
 }
@@ -122,28 +125,49 @@ impl Approve {
 async fn set_node(title: &str, change: v1::SetNode, stack: &Stack) -> Result<(), Failure> {
     let operator = stack::operator(stack).await?;
     let id = Operation::fresh_id();
-    told(title, operator.set_node(change, id).await?);
-    Ok(())
+    told(title, operator.set_node(change, id).await?)
 }
 
-async fn list(stack: &Stack) -> Result<(), Failure> {
-    let pool = stack::warm_state(stack, "node_heartbeat").await?;
-    for row in node_heartbeat::store::approvals(&pool).await? {
-        let capacity = &row.approval.capacity;
-        let stands = match &row.joined {
-            Some((key, at)) => format!("joined {} as {key}", amount::moment(*at)),
-            None => format!("may join until {}", amount::moment(row.approval.until)),
-        };
-        println!(
-            "{:<24} {:>16} {:>16} {:>3} {:<12} {stands}",
-            row.node.as_str(),
-            amount::human(vocab::ResourceKind::Cpu, capacity.cpu_milli),
-            amount::human(vocab::ResourceKind::Memory, capacity.memory_bytes),
-            capacity.gpus,
-            capacity.gpu_model.as_ref().map_or("", vocab::Token::as_str),
-        );
+#[derive(Args)]
+pub struct List {
+    #[command(flatten)]
+    output: Output,
+}
+
+impl List {
+    async fn run(self, stack: &Stack) -> Result<(), Failure> {
+        let pool = stack::warm_state(stack, "node_heartbeat").await?;
+        let approvals = node_heartbeat::store::approvals(&pool).await?;
+        let rows = approvals.iter().map(|row| {
+            let capacity = &row.approval.capacity;
+            let (state, at, key) = match &row.joined {
+                Some((key, at)) => ("joined", *at, key.to_string()),
+                None => ("may join until", row.approval.until, String::new()),
+            };
+            vec![
+                plain(&row.node),
+                named(capacity.gpu_model.as_ref().map_or("", Token::as_str)),
+                plain(state),
+                moment(at.0),
+                named(&key),
+                quantity(ResourceKind::Cpu, capacity.cpu_milli),
+                quantity(ResourceKind::Memory, capacity.memory_bytes),
+                number(capacity.gpus),
+            ]
+        });
+        let columns = vec![
+            column("node", "node"),
+            column("gpu_model", "gpu model"),
+            column("state", "state"),
+            column("at_ms", "at"),
+            column("key", "key"),
+            column("cpu_milli", "cpu"),
+            column("memory_bytes", "memory"),
+            column("gpus", "gpus"),
+        ];
+        let sheet = Sheet::new(columns, 5, rows.collect());
+        Page::of(sheet, "no node may join").print(self.output)
     }
-    Ok(())
 }
 
 #[derive(Args)]
@@ -213,6 +237,5 @@ async fn reserve(change: v1::SetReservation, stack: &Stack) -> Result<(), Failur
     let title = format!("reservation {}", change.reservation);
     let operator = stack::operator(stack).await?;
     let id = Operation::fresh_id();
-    told(&title, operator.set_reservation(change, id).await?);
-    Ok(())
+    told(&title, operator.set_reservation(change, id).await?)
 }

@@ -36,8 +36,7 @@ impl PriorityClass {
         let operator = stack::operator(stack).await?;
         let id = Operation::fresh_id();
         let set = operator.set_priority_class(self.request(), id).await?;
-        told(&title, set);
-        Ok(())
+        told(&title, set)
     }
 
     pub fn request(self) -> v1::SetPriorityClass {
@@ -92,8 +91,7 @@ impl Policy {
         let operator = stack::operator(stack).await?;
         let id = Operation::fresh_id();
         let set = operator.set_scheduling(self.request(), id).await?;
-        told("policy", set);
-        Ok(())
+        told("policy", set)
     }
 
     pub fn request(self) -> v1::SetScheduling {

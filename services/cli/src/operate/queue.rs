@@ -70,8 +70,7 @@ impl QueueSet {
         let title = format!("queue {}", self.queue);
         let operator = stack::operator(stack).await?;
         let id = Operation::fresh_id();
-        told(&title, operator.set_queue(self.request(), id).await?);
-        Ok(())
+        told(&title, operator.set_queue(self.request(), id).await?)
     }
 
     pub fn request(self) -> v1::SetQueue {

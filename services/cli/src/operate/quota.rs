@@ -54,8 +54,7 @@ impl QuotaSet {
         let change = self.request()?;
         let operator = stack::operator(stack).await?;
         let id = Operation::fresh_id();
-        told(&title, operator.set_quota(change, id).await?);
-        Ok(())
+        told(&title, operator.set_quota(change, id).await?)
     }
 
     pub fn request(self) -> Result<v1::SetQuota, String> {
@@ -116,8 +115,7 @@ impl QuotaBudget {
         let change = self.request()?;
         let operator = stack::operator(stack).await?;
         let id = Operation::fresh_id();
-        told(&title, operator.set_budget(change, id).await?);
-        Ok(())
+        told(&title, operator.set_budget(change, id).await?)
     }
 
     pub fn request(self) -> Result<v1::SetBudget, String> {

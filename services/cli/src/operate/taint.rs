@@ -1,7 +1,11 @@
 //! The taints that an operator gives to a node.
 
 use super::{Expected, told};
-use crate::{Failure, look, stack};
+use crate::{
+    Failure, look,
+    print::{Output, Page, Sheet, column, plain},
+    stack,
+};
 use chassis::stack::Stack;
 use clap::Args;
 use client::{Failed, Operation};
@@ -20,6 +24,8 @@ pub struct Taint {
     changes: Vec<Change>,
     #[command(flatten)]
     expected: Expected,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,10 +110,10 @@ impl Taint {
     pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
         let pool = stack::warm_state(stack, "scheduler").await?;
         if self.changes.is_empty() {
-            for taint in &self.known(&pool).await?.taints {
-                println!("{}", written(taint));
-            }
-            return Ok(());
+            let known = self.known(&pool).await?;
+            let rows = known.taints.iter().map(|taint| vec![plain(written(taint))]);
+            let sheet = Sheet::new(vec![column("taint", "taint")], 1, rows.collect());
+            return Page::of(sheet, "no taints").print(self.output);
         }
         let operator = stack::operator(stack).await?;
         let mut stale = None;
@@ -126,7 +132,7 @@ impl Taint {
         })
         .await?;
         match (applied, stale) {
-            (Some(applied), _) => told(&format!("taint {}", self.node), applied),
+            (Some(applied), _) => told(&format!("taint {}", self.node), applied)?,
             (None, Some(refused)) => return Err(Failed::Refused(refused).into()),
             (None, None) => {}
         }

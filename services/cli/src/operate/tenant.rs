@@ -67,8 +67,7 @@ impl Tenant {
         let title = format!("tenant {}", self.tenant);
         let operator = stack::operator(stack).await?;
         let id = Operation::fresh_id();
-        told(&title, operator.set_tenant(self.request(), id).await?);
-        Ok(())
+        told(&title, operator.set_tenant(self.request(), id).await?)
     }
 
     pub fn request(self) -> v1::SetTenant {

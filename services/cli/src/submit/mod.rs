@@ -6,7 +6,7 @@ mod work;
 
 pub(crate) use place::requirement;
 
-use crate::{Failure, amount, follow, look, stack};
+use crate::{Failure, amount, follow, look, print::say, stack};
 use chassis::stack::Stack;
 use clap::Args;
 use client::Operation;
@@ -118,7 +118,7 @@ impl Submit {
         if follow {
             return follow::follow(&client, &submitted.allocation_id).await;
         }
-        println!("{} {}", submitted.allocation_id, state(&submitted));
+        say!("{} {}", submitted.allocation_id, state(&submitted));
         Ok(ExitCode::SUCCESS)
     }
 

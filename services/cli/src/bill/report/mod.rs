@@ -4,22 +4,22 @@ mod charts;
 mod facts;
 mod page;
 mod sections;
-mod sheet;
 mod sheets;
 
 use super::month;
-use crate::{Failure, amount, stack};
+use crate::{
+    Failure, amount,
+    print::{Output, Page, Sheet, bytes},
+    stack,
+};
 use analytics::store::{Bearer, Span, Spender, Store};
 use chassis::stack::Stack;
 use clap::{Args, Subcommand, ValueEnum};
 use facts::Facts;
 use identity::files;
 use page::LIBRARY;
-use sheet::{About, Output};
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-};
+use serde_json::json;
+use std::path::{Path, PathBuf};
 use vocab::{EndCause, Millis, Month};
 
 #[derive(Args)]
@@ -62,7 +62,7 @@ struct Asked {
     /// Hours that begin before, in the same form; without it, up to now.
     #[arg(long, value_parser = amount::past)]
     until: Option<amount::Past>,
-    #[arg(long, short, value_enum, default_value_t = Output::Table)]
+    #[command(flatten)]
     output: Output,
 }
 
@@ -71,7 +71,7 @@ struct Ahead {
     /// Only this tenant's.
     #[arg(long)]
     tenant: Option<String>,
-    #[arg(long, short, value_enum, default_value_t = Output::Table)]
+    #[command(flatten)]
     output: Output,
 }
 
@@ -120,7 +120,7 @@ struct Shares {
     /// Give runs back to their tenants that ended in the month by this cause; several times for several causes.
     #[arg(long = "credit", value_enum, value_name = "CAUSE")]
     credited: Vec<Cause>,
-    #[arg(long, short, value_enum, default_value_t = Output::Table)]
+    #[command(flatten)]
     output: Output,
 }
 
@@ -173,7 +173,10 @@ impl Shares {
         };
         let credited: Vec<EndCause> = self.credited.into_iter().map(EndCause::from).collect();
         let lines = store.shares(month, bearer, &credited).await?;
-        sheets::shares(&lines).print(&about(store).await?, self.output)
+        let page = About::read(store)
+            .await?
+            .page([("lines", sheets::shares(&lines))]);
+        page.print(self.output)
     }
 }
 
@@ -210,10 +213,9 @@ async fn write(stack: &Stack, month: Month, to: &Path) -> Result<(), Failure> {
     let facts = Facts::read(stack, month).await?;
     let page = sections::page(&facts).html(LIBRARY)?;
     match to.as_os_str() == "-" {
-        true => std::io::stdout().write_all(page.as_bytes())?,
-        false => files::write(to, &page)?,
+        true => bytes(page.as_bytes()),
+        false => Ok(files::write(to, &page)?),
     }
-    Ok(())
 }
 
 impl Summary {
@@ -240,15 +242,46 @@ impl Summary {
                 (asked, sheets::waits(&lines))
             }
         };
-        sheet.print(&about(&store).await?, asked.output)
+        let page = About::read(&store).await?.page([("lines", sheet)]);
+        page.print(asked.output)
     }
 }
 
-async fn about(store: &Store) -> Result<About, Failure> {
-    Ok(About {
-        through: store.known_through().await?,
-        currency: store.currency().await?,
-    })
+/// Up to when everything is in a sheet, and what its amounts are millionths of.
+struct About {
+    through: Millis,
+    currency: String,
+}
+
+impl About {
+    async fn read(store: &Store) -> Result<Self, Failure> {
+        Ok(Self {
+            through: store.known_through().await?,
+            currency: store.currency().await?,
+        })
+    }
+
+    /// Sheets with their names for programs, one after the other.
+    fn page<const N: usize>(&self, sheets: [(&str, Sheet); N]) -> Page {
+        let mut value = json!({ "through_ms": self.through.0, "currency": self.currency });
+        for (name, sheet) in &sheets {
+            value[*name] = sheet.records();
+        }
+        let columns = sheets.iter().flat_map(|(_, sheet)| &sheet.columns);
+        let has_money = columns
+            .into_iter()
+            .any(|column| column.key.ends_with("_micro"));
+        let page = Page::new(value);
+        let page = sheets
+            .into_iter()
+            .fold(page, |page, (_, sheet)| page.sheet_or(sheet, "nothing"));
+        let currency = match has_money {
+            true => format!("amounts in {}, ", self.currency),
+            false => String::new(),
+        };
+        let through = amount::moment(self.through);
+        page.text(format!("{currency}up to {through}"))
+    }
 }
 
 impl Ahead {
@@ -256,8 +289,9 @@ impl Ahead {
         let tenant = self.tenant.as_deref();
         let month = sheets::month_ahead(&store.month_forecast(tenant).await?);
         let budgets = sheets::budgets_ahead(&store.budget_forecast(tenant).await?);
-        let sheets = [("lines", &month), ("budgets", &budgets)];
-        sheet::print(&sheets, &about(store).await?, self.output)
+        let page = About::read(store).await?;
+        let page = page.page([("lines", month), ("budgets", budgets)]);
+        page.print(self.output)
     }
 }
 
