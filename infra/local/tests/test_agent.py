@@ -244,7 +244,7 @@ class Agent(unittest.TestCase):
 
         allocation = self.submit("--", "sh", "-c", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.1; done")
         self.wait(lambda: self.apportion("logs", "--tenant", "team-a", allocation) == "up\n"
-                  if self.state_of(allocation) == "running" else False, "it runs")
+                  if self.state_of(allocation) == "started" else False, "it runs")
         self.apportion("cancel", "--tenant", "team-a", allocation)
         self.wait(lambda: self.state_of(allocation) == "ended", "it is cancelled")
         self.assertTrue(self.apportion("logs", "--tenant", "team-a", allocation).endswith("bye\n"))
@@ -254,7 +254,7 @@ class Agent(unittest.TestCase):
             if line.split()[0] != NODE:
                 self.apportion("cordon", line.split()[0])
         allocation = self.submit()
-        self.wait(lambda: self.state_of(allocation) == "running", "it holds its place")
+        self.wait(lambda: self.state_of(allocation) == "started", "it holds its place")
         self.apportion("cancel", "--tenant", "team-a", allocation)
         self.wait(lambda: self.state_of(allocation) == "ended", "it lets go")
 
@@ -299,7 +299,7 @@ class Agent(unittest.TestCase):
         waits = f"echo up; while [ ! -e {gate} ]; do sleep 0.05; done; exit 5"
         for ends_meanwhile in (False, True):
             allocation = self.submit("--", "sh", "-c", waits)
-            self.wait(lambda: self.state_of(allocation) == "running", "it runs")
+            self.wait(lambda: self.state_of(allocation) == "started", "it runs")
             agent.kill()
             agent.wait()
             if ends_meanwhile:
@@ -313,7 +313,7 @@ class Agent(unittest.TestCase):
             gate.unlink()
 
         allocation = self.submit("--retries", "1", "--", "sh", "-c", waits)
-        self.wait(lambda: self.state_of(allocation) == "running", "it runs")
+        self.wait(lambda: self.state_of(allocation) == "started", "it runs")
         self.agents[-1].terminate()
         self.assertEqual(self.agents[-1].wait(PATIENCE_SECONDS), 0)
         self.wait(lambda: "queued again" in self.apportion("explain", "--tenant", "team-a", allocation), "it is queued again")
@@ -327,7 +327,7 @@ class Agent(unittest.TestCase):
         allocation = self.submit("--", "sh", "-c", beats)
         self.wait(lambda: record.exists() and "beat" in record.read_text(encoding="utf-8"), "it runs")
         agent.send_signal(signal.SIGSTOP)
-        self.wait(lambda: not self.node_is("ready") and self.state_of(allocation) == "queued", "the node is lost")
+        self.wait(lambda: not self.node_is("ready") and self.state_of(allocation) == "waiting", "the node is lost")
         agent.send_signal(signal.SIGCONT)
         self.wait(lambda: record.read_text(encoding="utf-8").count("begin") == 2, "it runs again")
         said = record.read_text(encoding="utf-8").split()
@@ -423,7 +423,7 @@ class Agent(unittest.TestCase):
             allocation = self.submit("--", sys.executable, "-c", "import os, pathlib, sys, time\n"
                                      "pathlib.Path(sys.argv[1]).touch()\n"
                                      "while not os.path.exists(sys.argv[2]): time.sleep(0.01)", str(begun), str(gate))
-            self.wait(lambda: begun.exists() and self.state_of(allocation) == "running", "it runs")
+            self.wait(lambda: begun.exists() and self.state_of(allocation) == "started", "it runs")
             runs = net.now_ms()
             if ahead_at_its_end is not None:
                 set_ahead(ahead_at_its_end)
@@ -458,8 +458,8 @@ class Agent(unittest.TestCase):
         def states():
             return [self.state_of(allocation) for allocation in asked]
 
-        self.wait(lambda: states().count("running") == 3, "as many run as may")
-        waiting = asked[states().index("queued")]
+        self.wait(lambda: states().count("started") == 3, "as many run as may")
+        waiting = asked[states().index("waiting")]
         self.wait(lambda: "holds as many allocations as it may" in self.apportion("explain", "--tenant", "team-a", waiting),
                   "it says why the others wait")
         gate.touch()

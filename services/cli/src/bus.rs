@@ -1,6 +1,6 @@
 //! Who is who on the bus. Whoever runs these holds the bus's keys.
 
-use crate::{Failure, print::say, stack};
+use crate::{Failure, context::Chosen, print::say};
 use chassis::{Clock, tls};
 use clap::{Args, Subcommand};
 use identity::{CLAIMS_DELETE, CLAIMS_UPDATE, Directory, Plan};
@@ -76,7 +76,7 @@ pub struct Bus {
     /// The directory that `bus init` made.
     #[arg(long)]
     dir: PathBuf,
-    /// The bus, if it is not the stack's.
+    /// The bus, if it is not the context's.
     #[arg(long)]
     url: Option<String>,
     /// Whose certificate that bus has; without it, as the URL says.
@@ -85,14 +85,14 @@ pub struct Bus {
 }
 
 impl BusCommand {
-    pub async fn run(self, stack: &Path) -> Result<(), Failure> {
+    pub async fn run(self, chosen: &Chosen) -> Result<(), Failure> {
         match self {
             Self::Init(init) => init.run(),
-            Self::Tenant { command } => command.run(stack).await,
+            Self::Tenant { command } => command.run(chosen).await,
             Self::Rotate { party, bus } => {
                 let mut directory = Directory::open(&bus.dir)?;
                 let account = directory.rotate(&party, now_s())?;
-                bus.server(stack, &directory)
+                bus.server(chosen, &directory)
                     .await?
                     .update(directory.account_token(&account)?)
                     .await?;
@@ -101,7 +101,7 @@ impl BusCommand {
             }
             Self::Push { bus } => {
                 let directory = Directory::open(&bus.dir)?;
-                let server = bus.server(stack, &directory).await?;
+                let server = bus.server(chosen, &directory).await?;
                 let tokens = directory.account_tokens()?;
                 let count = tokens.len();
                 for token in tokens {
@@ -134,19 +134,19 @@ impl Init {
 }
 
 impl TenantCommand {
-    async fn run(self, stack: &Path) -> Result<(), Failure> {
+    async fn run(self, chosen: &Chosen) -> Result<(), Failure> {
         match self {
             Self::Add { name, bus } => {
                 let mut directory = Directory::open(&bus.dir)?;
                 directory.add_tenant(&name, now_s())?;
-                let server = bus.server(stack, &directory).await?;
+                let server = bus.server(chosen, &directory).await?;
                 server.update(directory.tenant_token(&name)?).await?;
                 let creds = directory.creds_path(&format!("tenant:{name}"));
                 say!("tenant {name}: {}", creds.display());
             }
             Self::Remove { name, bus } => {
                 let mut directory = Directory::open(&bus.dir)?;
-                let server = bus.server(stack, &directory).await?;
+                let server = bus.server(chosen, &directory).await?;
                 server
                     .delete(directory.tenant_deletion(&name, now_s())?)
                     .await?;
@@ -163,12 +163,13 @@ fn now_s() -> i64 {
 }
 
 impl Bus {
-    async fn server(&self, stack: &Path, directory: &Directory) -> Result<Server, Failure> {
+    async fn server(&self, chosen: &Chosen, directory: &Directory) -> Result<Server, Failure> {
         let (url, ca_file) = match &self.url {
             Some(url) => (url.clone(), self.ca_file.clone()),
             None => {
-                let stack = stack::read(stack)?;
-                (stack.nats.url, stack.tls.map(|tls| tls.ca_file))
+                let context = chosen.open()?;
+                let ca_file = context.ca_file().map(Path::to_owned);
+                (context.nats_url()?.to_owned(), ca_file)
             }
         };
         let creds = directory.creds_path("system");

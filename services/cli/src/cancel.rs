@@ -1,14 +1,17 @@
 //! Taking back what was asked for, or asking for it with more or less urgency.
 
-use crate::{Failure, print::say, stack};
-use chassis::stack::Stack;
+use crate::{
+    Failure,
+    context::{Context, Whose},
+    print::say,
+};
 use clap::Args;
 use client::{Of, Operation};
 
 #[derive(Args)]
 pub struct Cancel {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
     #[command(flatten)]
     which: Which,
     /// Idempotency key; the same one gets the same outcome.
@@ -18,8 +21,8 @@ pub struct Cancel {
 
 #[derive(Args)]
 pub struct Priority {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
     /// Higher goes first.
     #[arg(allow_negative_numbers = true)]
     priority: i32,
@@ -50,8 +53,8 @@ impl Which {
 }
 
 impl Cancel {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let client = stack::tenant(stack, &self.tenant).await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.tenant(self.whose.tenant.as_deref()).await?;
         match self.which.of() {
             Of::Allocation(id) => {
                 let cancelled = client.cancel(id, self.operation_id).await?;
@@ -67,8 +70,8 @@ impl Cancel {
 }
 
 impl Priority {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let client = stack::tenant(stack, &self.tenant).await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.tenant(self.whose.tenant.as_deref()).await?;
         let set = client.set_priority(self.which.of(), self.priority, self.operation_id);
         say!(
             "{} allocations have priority {}",

@@ -11,19 +11,18 @@ pub use text::percent;
 
 use crate::{
     Failure, amount,
+    context::{Context, Whose},
     look::look_again,
     print::{Output, Page},
-    stack,
 };
-use chassis::stack::Stack;
 use clap::Args;
 use scheduler::store;
-use vocab::{Lsn, Token};
+use vocab::Lsn;
 
 #[derive(Args)]
 pub struct Explain {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
     allocation_id: String,
     /// As of this position of the ledger, and not as of now.
     #[arg(long, value_name = "LSN")]
@@ -36,9 +35,9 @@ pub struct Explain {
 }
 
 impl Explain {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let pool = stack::warm_state(stack, "scheduler").await?;
-        let tenant = Token::new(&self.tenant)?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let pool = context.warm_state("scheduler").await?;
+        let tenant = context.tenant_name(self.whose.tenant.as_deref())?;
         let id = amount::allocation(&self.allocation_id).map_err(Failure::usage)?;
         let at = self.at.map(Lsn);
         let found = look_again(async || store::explain(&pool, &tenant, id, at).await)

@@ -1,12 +1,12 @@
 //! What a run writes, and how it ends.
 
 use crate::{
-    Failure, look,
+    Failure,
+    context::{Context, Whose},
+    look,
     print::{bytes, note},
-    stack,
     submit::{how, waits},
 };
-use chassis::stack::Stack;
 use clap::Args;
 use client::{Client, QueryError};
 use schemas::v1::{AllocationState, AllocationView, EndCause, LogsQuery, RunExit};
@@ -23,8 +23,8 @@ const BY_SIGNAL: u8 = 128;
 /// Show what a run has written.
 #[derive(Args)]
 pub struct Logs {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
     allocation_id: String,
     /// Go on until the allocation has ended, and end with the exit code of its command.
     #[arg(long, short)]
@@ -32,12 +32,12 @@ pub struct Logs {
 }
 
 impl Logs {
-    pub async fn run(self, stack: &Stack) -> Result<ExitCode, Failure> {
-        let client = stack::tenant(stack, &self.tenant).await?;
+    pub async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let client = context.tenant(self.whose.tenant.as_deref()).await?;
         if self.follow {
             return follow(&client, &self.allocation_id).await;
         }
-        let view = client.allocation(&*self.allocation_id, 0).await?;
+        let view = look::allocation(&client, &self.allocation_id).await?;
         if view.node.is_empty() {
             return Err(format!("{} has not run", self.allocation_id).into());
         }
@@ -86,7 +86,7 @@ impl Log {
                 note!("({} bytes were dropped)", part.offset - self.offset);
             }
             self.offset = part.offset + part.data.len() as u64;
-            return Ok(Some(part.data.into()));
+            return Ok(Some(part.data));
         }
     }
 }

@@ -2,10 +2,9 @@
 
 use crate::{
     Failure,
+    context::Context,
     print::{note, say},
-    stack,
 };
-use chassis::stack::Stack;
 use clap::{Args, Subcommand};
 use ledger::{Copy, CopyError};
 use std::{path::PathBuf, time::Duration};
@@ -30,10 +29,10 @@ pub struct CopyTo {
 }
 
 impl CopyTo {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let mut copy = Copy::open(&self.to)?;
         loop {
-            let bus = match stack::ledger(stack).await {
+            let bus = match context.ledger().await {
                 Ok(bus) => bus,
                 Err(error) if !self.follow => return Err(error),
                 Err(_) => {

@@ -2,15 +2,14 @@
 
 use crate::{
     Failure, amount,
+    context::{Context, Whose},
     explain::object,
     print::{
         Cell, Output, Page, Sheet, column, moment_or_never, named, number, plain, quantity, valued,
         wide,
     },
-    stack,
     submit::{waits, words},
 };
-use chassis::stack::Stack;
 use clap::{Args, ValueEnum};
 use client::{AllocationStanding, AllocationView, AllocationsQuery};
 use serde_json::Value;
@@ -18,8 +17,8 @@ use vocab::ResourceKind;
 
 #[derive(Args)]
 pub struct List {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
     /// Only what is in this state, of several in any of them; without, all that is not over.
     #[arg(long = "state", value_enum)]
     states: Vec<State>,
@@ -87,9 +86,9 @@ impl State {
 const PAGE_MAX: u32 = 1000;
 
 impl List {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let client = stack::tenant(stack, &self.tenant).await?;
-        let now_ms = stack.clock().now_ms();
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.tenant(self.whose.tenant.as_deref()).await?;
+        let now_ms = context.clock().now_ms();
         let (limit, output) = (self.limit, self.output);
         let mut query = self.query(now_ms);
         let mut found: Vec<AllocationView> = Vec::new();

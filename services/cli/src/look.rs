@@ -1,18 +1,19 @@
 //! What is read: warm state, usage, the ledger itself.
 
 use crate::{
-    Failure, amount,
+    Failure,
+    context::{Context, Whose},
     explain::object,
+    list,
     operate::{conditions, standing},
     print::{
         Fields, Output, Page, Sheet, column, exactly, moment, moment_or_never, named, number,
         plain, quantity, wide,
     },
-    stack,
-    submit::exited,
+    submit::{how, waits, words},
 };
-use chassis::stack::Stack;
 use clap::Args;
+use client::{AllocationView, Client};
 use ledger::{Bus, Copy, LedgerId, Witness, jetstream::JetStreamBus};
 use scheduler::store::NodeUse;
 use schemas::v1;
@@ -20,8 +21,7 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use vocab::{Lsn, Millis, ResourceKind, Token};
-use wire::Message as _;
+use vocab::{Lsn, ResourceKind, Rule, Token};
 
 /// How often and how far apart the read model is looked at before something counts as not there.
 const LOOKS: u32 = 10;
@@ -50,63 +50,81 @@ pub fn place(node: &str, gpus: &[v1::GpuShare]) -> String {
 
 #[derive(Args)]
 pub struct Get {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
     allocation_id: String,
     #[command(flatten)]
     output: Output,
 }
 
 impl Get {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let pool = stack::warm_state(stack, "scheduler").await?;
-        let tenant = Token::new(&self.tenant)?;
-        let id = amount::allocation(&self.allocation_id).map_err(Failure::usage)?;
-        let found = look_again(async || scheduler::store::allocation(&pool, &tenant, id).await)
-            .await?
-            .ok_or_else(|| Failure::refused(format!("{tenant} has no allocation {id}")))?;
-        let when = |at: Option<Millis>| moment_or_never(at.map_or(0, |at| at.0));
-        let ended = found.end_cause.map(|cause| {
-            let exit = exited(found.exit.map(|exit| exit.to_prost()));
-            exactly(format!("{}{exit}", cause.name()), cause.name())
-        });
-        let gpus = found.gpus.iter();
-        let gpus: Vec<_> = gpus
-            .map(|share| format!("{}:{}", share.device, share.milli))
-            .collect();
-        let fields = Fields::default()
-            .add("allocation_id", "allocation", plain(id))
-            .add(
-                "name",
-                "name",
-                named(found.name.as_deref().unwrap_or_default()),
-            )
-            .add("job_set", "job set", plain(&found.job_set))
-            .add("state", "state", plain(&found.state))
-            .add(
-                "waiting_reason",
-                "waits",
-                named(found.waiting_reason.map_or("", |reason| reason.name())),
-            )
-            .add("end_cause", "ended by", ended.unwrap_or_else(|| named("")))
-            .add(
-                "node",
-                "node",
-                named(found.node.as_deref().unwrap_or_default()),
-            )
-            .add("gpus", "gpus", named(&gpus.join(" ")))
-            .add("requested_ms", "requested", moment(found.requested_at.0))
-            .add("placed_ms", "placed", when(found.placed_at))
-            .add("started_ms", "started", when(found.started_at))
-            .add("ended_ms", "ended", when(found.ended_at))
-            .add("lsn", "as of lsn", number(found.lsn.0));
-        Page::one(fields).print(self.output)
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.tenant(self.whose.tenant.as_deref()).await?;
+        let view = allocation(&client, &self.allocation_id).await?;
+        Page::new(list::json(&view))
+            .fields(fields(&view))
+            .print(self.output)
     }
+}
+
+/// An allocation of the asker's.
+pub async fn allocation(client: &Client, id: &str) -> Result<AllocationView, Failure> {
+    let mut refused = None;
+    let found = look_again::<_, Failure>(async || match client.allocation(id, 0).await {
+        Err(error) if error.rule() == Some(Rule::AllocationNotFound) => {
+            refused = Some(error);
+            Ok(None)
+        }
+        view => Ok(Some(view?)),
+    })
+    .await?;
+    match (found, refused) {
+        (Some(view), _) => Ok(view),
+        (None, Some(refused)) => Err(refused.into()),
+        (None, None) => Err("the cell was not asked".into()),
+    }
+}
+
+fn fields(view: &AllocationView) -> Fields {
+    let ended = view.ended.as_ref();
+    let how = ended.map(|ended| how(ended.cause(), ended.exit));
+    let waiting = view.waiting.as_ref().map(waits);
+    let gpus = view.gpus.iter();
+    let gpus: Vec<_> = gpus
+        .map(|share| format!("{}:{}", share.device, share.milli))
+        .collect();
+    Fields::default()
+        .add("allocation_id", "allocation", plain(&view.allocation_id))
+        .add("name", "name", named(&view.name))
+        .add("job_set", "job set", plain(&view.job_set))
+        .add("state", "state", plain(words(view.state())))
+        .add("waits", "why", named(&waiting.unwrap_or_default()))
+        .add("end_cause", "ended by", named(&how.unwrap_or_default()))
+        .add("node", "node", named(&view.node))
+        .add("gpus", "gpus", named(&gpus.join(" ")))
+        .add(
+            "requested_ms",
+            "requested",
+            moment_or_never(view.requested_ms),
+        )
+        .add("placed_ms", "placed", moment_or_never(view.placed_ms))
+        .add(
+            "started_ms",
+            "started",
+            moment_or_never(list::started_ms(view)),
+        )
+        .add(
+            "ended_ms",
+            "ended",
+            moment_or_never(ended.map_or(0, |ended| ended.ended_ms)),
+        )
+        .add("lsn", "as of lsn", number(view.lsn))
 }
 
 #[derive(Args)]
 pub struct Queue {
-    tenant: String,
+    /// Without it, the context's.
+    tenant: Option<String>,
     #[arg(long, default_value_t = 50)]
     limit: u32,
     #[command(flatten)]
@@ -114,9 +132,9 @@ pub struct Queue {
 }
 
 impl Queue {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let pool = stack::warm_state(stack, "scheduler").await?;
-        let tenant = Token::new(&self.tenant)?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let pool = context.warm_state("scheduler").await?;
+        let tenant = context.tenant_name(self.tenant.as_deref())?;
         let queue = scheduler::store::queue(&pool, &tenant, self.limit).await?;
         let rows = queue.iter().map(|one| {
             let reason = one.waiting_reason.map_or("not tried yet", |r| r.name());
@@ -147,11 +165,11 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let pool = stack::warm_state(stack, "node_heartbeat").await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let pool = context.warm_state("node_heartbeat").await?;
         let nodes = node_heartbeat::store::nodes(&pool).await?;
         let conditions = conditions(&pool).await?;
-        let pool = stack::warm_state(stack, "scheduler").await?;
+        let pool = context.warm_state("scheduler").await?;
         let used = scheduler::store::nodes(&pool).await?;
         let mut ready = 0;
         let rows = nodes.iter().map(|row| {
@@ -208,8 +226,8 @@ pub struct Conservation {
 }
 
 impl Conservation {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let usage = stack::usage(stack)?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let usage = context.usage()?;
         let mut found = usage.conservation().await?;
         for _ in 1..COMPARISONS {
             if found.at_rest || found.conservation_error_ms() == 0 {
@@ -267,9 +285,9 @@ pub struct Verify {
 }
 
 impl Verify {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let bus = stack::ledger(stack).await?;
-        let others = others(stack, bus.ledger_id().await?).await;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let bus = context.ledger().await?;
+        let others = others(context, bus.ledger_id().await?).await;
         let verified = ledger::verify(&bus, &others.witnesses).await?;
         let summary = format!(
             "{} frames, {} events, {} bytes, through lsn {}: every link holds, {} snapshots hold the same, and {} witnesses agree",
@@ -358,16 +376,16 @@ impl Others {
 }
 
 /// The services' tables in Postgres, and the bill in ClickHouse.
-pub async fn others(stack: &Stack, ledger: LedgerId) -> Others {
+pub async fn others(context: &Context, ledger: LedgerId) -> Others {
     let mut others = Others::default();
     for schema in ["admission", "quota", "scheduler", "node_heartbeat"] {
         let asked = async {
-            let pool = stack::warm_state(stack, schema).await?;
+            let pool = context.warm_state(schema).await?;
             Ok::<_, Failure>(chassis::warm::witness(&pool, schema, ledger).await?)
         };
         others.hear(&format!("the tables of {schema}"), asked.await);
     }
-    let asked = async { Ok::<_, Failure>(stack::usage(stack)?.witness(ledger).await?) };
+    let asked = async { Ok::<_, Failure>(context.usage()?.witness(ledger).await?) };
     others.hear("the bill", asked.await);
     others
 }

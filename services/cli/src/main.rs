@@ -7,6 +7,7 @@ mod bill;
 mod bus;
 mod cancel;
 mod cell;
+mod context;
 mod explain;
 mod failure;
 mod follow;
@@ -21,7 +22,6 @@ mod repair;
 mod resource;
 mod schema;
 mod serve;
-mod stack;
 mod submit;
 mod tls;
 mod watch;
@@ -29,7 +29,7 @@ mod what_if;
 
 use clap::{Parser, Subcommand};
 use failure::EXIT_CODES;
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
 pub(crate) use failure::Failure;
 
@@ -37,15 +37,19 @@ pub(crate) use failure::Failure;
 #[derive(Parser)]
 #[command(name = "apportion", version, arg_required_else_help = true, after_help = EXIT_CODES)]
 struct Args {
-    /// File of the running stack, as `make up` names it.
-    #[arg(long, global = true, default_value = ".local/up/stack.json")]
-    stack: PathBuf,
+    #[command(flatten)]
+    chosen: context::Chosen,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
+    /// Say where the cell is and who one is, once for all commands.
+    Context {
+        #[command(subcommand)]
+        command: context::ContextCommand,
+    },
     /// Make a cell's streams; show and raise its feature level.
     Cell {
         #[command(subcommand)]
@@ -179,53 +183,55 @@ fn start() -> ExitCode {
 }
 
 async fn run(args: Args) -> Result<ExitCode, Failure> {
-    let stack = || stack::read(&args.stack);
+    let chosen = args.chosen;
+    let context = || chosen.open();
     let done = match args.command {
+        Command::Context { command } => command.run(&chosen),
         Command::Cell { command } => cell::run(command).await,
-        Command::Bus { command } => command.run(&args.stack).await,
+        Command::Bus { command } => command.run(&chosen).await,
         Command::Tls { command } => tls::run(command),
-        Command::Schema { command } => command.run(&args.stack).await,
+        Command::Schema { command } => command.run(&chosen).await,
         Command::Serve(serve) => serve.run().await,
         // These may end as a command of the tenant's did.
-        Command::Submit(submit) => return submit.run(&stack()?).await,
-        Command::Logs(logs) => return logs.run(&stack()?).await,
-        Command::Cancel(cancel) => cancel.run(&stack()?).await,
-        Command::Priority(priority) => priority.run(&stack()?).await,
-        Command::Resource(resource) => resource.run(&stack()?).await,
-        Command::Watch(watch) => watch.run(&stack()?).await,
-        Command::Tenant(tenant) => tenant.run(&stack()?).await,
-        Command::Quota { command } => command.run(&stack()?).await,
-        Command::Rates { command } => command.run(&stack()?).await,
-        Command::QueueSet(queue) => queue.run(&stack()?).await,
-        Command::PriorityClass(class) => class.run(&stack()?).await,
-        Command::Policy(policy) => policy.run(&stack()?).await,
-        Command::Cordon(cordon) => cordon.run(&stack()?).await,
-        Command::Uncordon(uncordon) => uncordon.run(&stack()?).await,
-        Command::Drain(drain) => drain.run(&stack()?).await,
-        Command::Taint(taint) => taint.run(&stack()?).await,
-        Command::Reserve(reserve) => reserve.run(&stack()?).await,
-        Command::Unreserve(unreserve) => unreserve.run(&stack()?).await,
-        Command::List(list) => list.run(&stack()?).await,
-        Command::Get(get) => get.run(&stack()?).await,
-        Command::Describe(describe) => describe.run(&stack()?).await,
-        Command::Explain(explain) => explain.run(&stack()?).await,
-        Command::Queue(queue) => queue.run(&stack()?).await,
-        Command::Queues(queues) => queues.run(&stack()?).await,
-        Command::Preemptions(preemptions) => preemptions.run(&stack()?).await,
-        Command::Node { command } => command.run(&stack()?).await,
-        Command::Nodes(nodes) => nodes.run(&stack()?).await,
-        Command::Bill(bill) => bill.run(&stack()?).await,
-        Command::Usage(usage) => usage.run(&stack()?).await,
-        Command::Report(report) => report.run(&stack()?).await,
-        Command::Budgets(budgets) => budgets.run(&stack()?).await,
-        Command::Invoice { command } => command.run(&stack()?).await,
-        Command::Conservation(check) => check.run(&stack()?).await,
-        Command::Verify(verify) => verify.run(&stack()?).await,
+        Command::Submit(submit) => return submit.run(&context()?).await,
+        Command::Logs(logs) => return logs.run(&context()?).await,
+        Command::Cancel(cancel) => cancel.run(&context()?).await,
+        Command::Priority(priority) => priority.run(&context()?).await,
+        Command::Resource(resource) => resource.run(&context()?).await,
+        Command::Watch(watch) => watch.run(&context()?).await,
+        Command::Tenant(tenant) => tenant.run(&context()?).await,
+        Command::Quota { command } => command.run(&context()?).await,
+        Command::Rates { command } => command.run(&context()?).await,
+        Command::QueueSet(queue) => queue.run(&context()?).await,
+        Command::PriorityClass(class) => class.run(&context()?).await,
+        Command::Policy(policy) => policy.run(&context()?).await,
+        Command::Cordon(cordon) => cordon.run(&context()?).await,
+        Command::Uncordon(uncordon) => uncordon.run(&context()?).await,
+        Command::Drain(drain) => drain.run(&context()?).await,
+        Command::Taint(taint) => taint.run(&context()?).await,
+        Command::Reserve(reserve) => reserve.run(&context()?).await,
+        Command::Unreserve(unreserve) => unreserve.run(&context()?).await,
+        Command::List(list) => list.run(&context()?).await,
+        Command::Get(get) => get.run(&context()?).await,
+        Command::Describe(describe) => describe.run(&context()?).await,
+        Command::Explain(explain) => explain.run(&context()?).await,
+        Command::Queue(queue) => queue.run(&context()?).await,
+        Command::Queues(queues) => queues.run(&context()?).await,
+        Command::Preemptions(preemptions) => preemptions.run(&context()?).await,
+        Command::Node { command } => command.run(&context()?).await,
+        Command::Nodes(nodes) => nodes.run(&context()?).await,
+        Command::Bill(bill) => bill.run(&context()?).await,
+        Command::Usage(usage) => usage.run(&context()?).await,
+        Command::Report(report) => report.run(&context()?).await,
+        Command::Budgets(budgets) => budgets.run(&context()?).await,
+        Command::Invoice { command } => command.run(&context()?).await,
+        Command::Conservation(check) => check.run(&context()?).await,
+        Command::Verify(verify) => verify.run(&context()?).await,
         Command::Ledger {
             command: ledger_copy::LedgerCommand::Copy(copy),
-        } => copy.run(&stack()?).await,
-        Command::Repair(repair) => repair.run(&stack()?).await,
-        Command::WhatIf(what_if) => what_if.run(&stack()?).await,
+        } => copy.run(&context()?).await,
+        Command::Repair(repair) => repair.run(&context()?).await,
+        Command::WhatIf(what_if) => what_if.run(&context()?).await,
     };
     done.map(|()| ExitCode::SUCCESS)
 }
@@ -239,7 +245,7 @@ mod tests {
     fn the_commands_fit_together() {
         Args::command().debug_assert();
         for line in [
-            "submit --tenant t --cpu 4 --memory 1GiB --node-label zone=z1 --node-label !old --tolerate any",
+            "submit --cpu 4 --memory 1GiB --node-label zone=z1 --node-label !old --tolerate any",
             "queue-set q --parent p --weight 500m --limit cpu=4 --tenant a --tenant b --order sjf",
             "priority-class batch -5 --preemptible --grace 30s --placement best-fit",
             "policy --fair-share-preemption false --half-life 7d --backfill --protected 500m",
@@ -248,6 +254,14 @@ mod tests {
             "list --tenant t --state waiting --state started --since 2h -o json",
             "list --tenant t --all --queue q --name-prefix a- --until 2026-01-31T08:00:00Z --limit 5",
             "cordon n",
+            "--context c list",
+            "list --stack f",
+            "context list -o yaml",
+            "context show c",
+            "context set c --nats-url tls://bus:4222 --cell c1 --tenant t --creds f --ca-file f",
+            "context set c --operator --stack-file f",
+            "context use c",
+            "context delete c",
             "uncordon n --expected-version 1",
             "cordon n1 n2",
             "drain --node-label cluster=c1 --max-unavailable 2 --at-once 5 --timeout 10m",

@@ -2,14 +2,13 @@
 
 use crate::{
     Failure, amount,
+    context::{Context, Whose},
     explain::{object, percent},
     print::{
         Cell, Output, Page, Sheet, column, exactly, moment, named, number, plain, quantity, valued,
         wide,
     },
-    stack,
 };
-use chassis::stack::Stack;
 use clap::Args;
 use scheduler::store::{self, PreemptionEvent, QueueState};
 use serde_json::Value;
@@ -22,8 +21,8 @@ pub struct Queues {
 }
 
 impl Queues {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let pool = stack::warm_state(stack, "scheduler").await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let pool = context.warm_state("scheduler").await?;
         let queues = store::queues(&pool).await?;
         let value = queues.iter().map(queue_json).collect();
         Page::new(value)
@@ -118,8 +117,8 @@ fn queue_json(one: &QueueState) -> Value {
 
 #[derive(Args)]
 pub struct Preemptions {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
     #[arg(long, default_value_t = 50)]
     limit: u32,
     #[command(flatten)]
@@ -127,9 +126,14 @@ pub struct Preemptions {
 }
 
 impl Preemptions {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let pool = stack::warm_state(stack, "scheduler").await?;
-        let events = store::preemptions(&pool, &Token::new(&self.tenant)?, self.limit).await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let pool = context.warm_state("scheduler").await?;
+        let events = store::preemptions(
+            &pool,
+            &context.tenant_name(self.whose.tenant.as_deref())?,
+            self.limit,
+        )
+        .await?;
         let value = events.iter().map(preemption_json).collect();
         let none = "nothing was preempted";
         Page::new(value)

@@ -2,17 +2,17 @@
 
 use crate::{
     Failure,
+    context::Context,
     look::others,
     print::{bytes, say},
-    stack,
 };
 use admission::publish::JetStreamFeed;
-use chassis::{Config, stack::Stack};
+use chassis::Config;
 use clap::Args;
 use ledger::{Copy, CopyFound, Findings, Found, Way, jetstream::JetStreamBus, survey, verify};
 use schemas::subjects::Subjects;
 use std::path::PathBuf;
-use vocab::{CellNo, Lsn};
+use vocab::Lsn;
 
 #[derive(Args)]
 pub struct Repair {
@@ -34,12 +34,12 @@ pub struct Repair {
 }
 
 impl Repair {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let operator = self.operator_of_the_bus().await?;
-        let bus = stack::ledger(stack).await?;
+        let bus = context.ledger().await?;
         let dir = self.restore.as_ref().or(self.copy.as_ref());
         let copy = dir.map(|dir| Copy::read(dir)).transpose()?;
-        let findings = find(stack, &bus, &operator, copy.as_ref()).await?;
+        let findings = find(context, &bus, &operator, copy.as_ref()).await?;
         bytes(findings.to_string().as_bytes())?;
         if findings.found() == Found::Sound {
             say!("The ledger holds what everybody has read of it: there is nothing to repair.");
@@ -66,7 +66,7 @@ impl Repair {
             }
             Some(_) => {}
         }
-        let leaders = stack.leaders().await;
+        let leaders = context.databases()?.leaders().await;
         if !leaders.is_empty() {
             let who = leaders.join(", ");
             return Err(format!("{who} leads: end the services first; nothing was done").into());
@@ -81,7 +81,7 @@ impl Repair {
                 );
             }
         }
-        let verified = verify(&bus, &others(stack, bus_id(&bus).await?).await.witnesses).await;
+        let verified = verify(&bus, &others(context, bus_id(&bus).await?).await.witnesses).await;
         match verified {
             Ok(verified) => say!(
                 "through lsn {}: every link holds, and {} witnesses agree",
@@ -111,13 +111,13 @@ async fn bus_id(bus: &JetStreamBus) -> Result<ledger::LedgerId, Failure> {
 
 /// Asks everybody.
 async fn find(
-    stack: &Stack,
+    context: &Context,
     bus: &JetStreamBus,
     operator: &JetStreamBus,
     copy: Option<&Copy>,
 ) -> Result<Findings, Failure> {
     let survey = survey(bus).await?;
-    let mut others = others(stack, survey.ledger).await;
+    let mut others = others(context, survey.ledger).await;
     others
         .witnesses
         .extend(ledger::Bus::witnesses(bus, survey.ledger).await?);
@@ -128,8 +128,8 @@ async fn find(
             .push(format!("the feed could not be asked: {error}")),
     }
     let mut notes = others.silent;
-    notes.extend(beyond(stack, survey.end()).await);
-    let cell = CellNo(stack.cell.number);
+    notes.extend(beyond(context, survey.end()).await);
+    let cell = context.cell_no()?;
     let copy = copy
         .map(|copy| CopyFound::of(copy, &survey, cell))
         .transpose()?;
@@ -142,10 +142,10 @@ async fn find(
 }
 
 /// What tables hold that the ledger lacks, by name where they know it. Tables that cannot be asked have been named.
-async fn beyond(stack: &Stack, end: Lsn) -> Vec<String> {
+async fn beyond(context: &Context, end: Lsn) -> Vec<String> {
     let mut notes = Vec::new();
     let allocations = async {
-        let pool = stack::warm_state(stack, "scheduler").await?;
+        let pool = context.warm_state("scheduler").await?;
         Ok::<_, Failure>(scheduler::store::changed_behind(&pool, end).await?)
     };
     if let Ok(changed) = allocations.await
@@ -157,7 +157,7 @@ async fn beyond(stack: &Stack, end: Lsn) -> Vec<String> {
         ));
         notes.extend(changed.iter().take(20).map(|line| format!("  {line}")));
     }
-    if let Ok(usage) = stack::usage(stack)
+    if let Ok(usage) = context.usage()
         && let Ok(runs) = usage.runs_behind(end).await
         && runs > 0
     {

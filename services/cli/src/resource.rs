@@ -1,14 +1,18 @@
 //! Named resources of a tenant: leased, confirmed, given back.
 
-use crate::{Failure, print::say, stack, submit::words};
-use chassis::stack::Stack;
+use crate::{
+    Failure,
+    context::{Context, Whose},
+    print::say,
+    submit::words,
+};
 use clap::{Args, Subcommand};
 use client::{AcquireBundle, Confirm, CreateResource, Operation, Reclaim, Release, Revoke};
 
 #[derive(Args)]
 pub struct Resource {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
     /// The slot of the request, where the cell counts slots by requests.
     #[arg(long)]
     slot: Option<u64>,
@@ -57,8 +61,8 @@ struct Held {
 }
 
 impl Resource {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let client = stack::tenant(stack, &self.tenant).await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.tenant(self.whose.tenant.as_deref()).await?;
         let (slot, id) = (self.slot, self.operation_id);
         match self.command {
             ResourceCommand::Create { resource } => {

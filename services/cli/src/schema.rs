@@ -2,13 +2,13 @@
 
 use crate::{
     Failure,
+    context::Chosen,
     print::{Output, Page, Sheet, column, named, plain},
 };
 use admission::{AdmissionService, store::AdmissionTables};
 use analytics::{AnalyticsService, store::Store};
 use chassis::{
     Config, PostgresConfig, Service,
-    stack::Stack,
     warm::{WarmError, WarmState, schema},
 };
 use clap::{Args, Subcommand};
@@ -49,27 +49,28 @@ pub struct Tables {
 }
 
 impl SchemaCommand {
-    pub async fn run(self, stack: &Path) -> Result<(), Failure> {
+    pub async fn run(self, chosen: &Chosen) -> Result<(), Failure> {
         match self {
             Self::Descriptors { out } => fs::write(&out, schemas::FILE_DESCRIPTOR_SET)
                 .map_err(|error| format!("{}: {error}", out.display()).into()),
-            Self::Ensure(tables) => {
-                report(&all(&tables.dir(stack)?, Way::Ensure).await?, tables.output)
-            }
+            Self::Ensure(tables) => report(
+                &all(&tables.dir(chosen)?, Way::Ensure).await?,
+                tables.output,
+            ),
             Self::Diff(tables) => {
-                report(&all(&tables.dir(stack)?, Way::Diff).await?, tables.output)
+                report(&all(&tables.dir(chosen)?, Way::Diff).await?, tables.output)
             }
         }
     }
 }
 
 impl Tables {
-    fn dir(&self, stack: &Path) -> Result<PathBuf, Failure> {
+    fn dir(&self, chosen: &Chosen) -> Result<PathBuf, Failure> {
         Ok(match &self.config_dir {
             Some(dir) => dir.clone(),
             None => {
-                let stack: Stack = crate::stack::read(stack)?;
-                stack.state_dir.join("config")
+                let context = chosen.open()?;
+                context.databases()?.state_dir.join("config")
             }
         })
     }

@@ -1,12 +1,12 @@
 //! A tenant's events, as they are told.
 
 use crate::{
-    Failure, amount, look,
+    Failure, amount,
+    context::{Context, Whose},
+    look,
     print::{Cell, Output, Stream, column, moment, plain},
-    stack,
     submit::{how, state, waits, words},
 };
-use chassis::stack::Stack;
 use clap::Args;
 use client::Position;
 use schemas::v1::{self, tenant_event};
@@ -14,8 +14,8 @@ use vocab::Millis;
 
 #[derive(Args)]
 pub struct Watch {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
     /// Only this job set.
     #[arg(long)]
     job_set: Option<String>,
@@ -41,8 +41,8 @@ fn position(text: &str) -> Result<Position, String> {
 }
 
 impl Watch {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let client = stack::tenant(stack, &self.tenant).await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.tenant(self.whose.tenant.as_deref()).await?;
         let columns = vec![
             column("position", "position"),
             column("at_ms", "at"),

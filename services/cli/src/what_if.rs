@@ -5,11 +5,12 @@ mod json;
 mod text;
 
 use crate::{
-    Failure, operate,
+    Failure,
+    context::Context,
+    operate,
     print::{Output, Page},
     submit,
 };
-use chassis::stack::Stack;
 use clap::{Args, Subcommand};
 use fold::Folded;
 use ledger::Bus;
@@ -85,9 +86,14 @@ struct RemoveNode {
 }
 
 impl WhatIf {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let bus = crate::stack::ledger(stack).await?;
-        let (output, cell) = (self.output, CellNo(stack.cell.number));
+    pub async fn run(mut self, context: &Context) -> Result<(), Failure> {
+        if let Asked::Submit(submit) = &mut self.asked {
+            let whose = &mut submit.request.whose;
+            let tenant = context.tenant_name(whose.tenant.as_deref())?;
+            whose.tenant = Some(tenant.to_string());
+        }
+        let bus = context.ledger().await?;
+        let (output, cell) = (self.output, context.cell_no()?);
         self.tried(&bus, cell).await?.print(output)
     }
 
@@ -142,7 +148,7 @@ impl Asked {
             Self::Reserve(flags) => by_operator(Verb::SetReservation(flags.request())),
             Self::Unreserve(flags) => by_operator(Verb::SetReservation(flags.request())),
             Self::Submit(submit) => Request {
-                sender: submit.request.tenant.clone(),
+                sender: submit.request.whose.tenant.clone().unwrap_or_default(),
                 count: submit.count,
                 verb: Verb::Submit(submit.request.request()),
             },

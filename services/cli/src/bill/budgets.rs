@@ -2,25 +2,24 @@
 
 use crate::{
     Failure, amount,
+    context::{Context, Whose},
     print::{Cell, Output, Page, Sheet, column, exactly, moment, named, plain, valued},
-    stack,
 };
-use chassis::stack::Stack;
 use clap::Args;
 use client::BudgetView;
 use vocab::BudgetOf;
 
 #[derive(Args)]
 pub struct Budgets {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
     #[command(flatten)]
     output: Output,
 }
 
 impl Budgets {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let client = stack::tenant(stack, &self.tenant).await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.tenant(self.whose.tenant.as_deref()).await?;
         let budgets = client.budgets(0).await?;
         let columns = vec![
             column("team", "team"),

@@ -2,15 +2,15 @@
 
 use super::hours;
 use crate::{
-    Failure, amount, list, look,
+    Failure, amount,
+    context::{Context, Whose},
+    list, look,
     print::{
         Cell, Fields, Output, Page, Sheet, column, exactly, moment_or_never, named, number, plain,
         quantity,
     },
-    stack,
     submit::{how, waits, words},
 };
-use chassis::stack::Stack;
 use clap::Args;
 use client::{AllocationView, QueryError, UsagePage, UsageQuery};
 use schemas::v1::RunUsage;
@@ -19,8 +19,8 @@ use vocab::{AllocationId, Millis, ResourceKind};
 
 #[derive(Args)]
 pub struct Describe {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
     #[arg(value_parser = amount::allocation)]
     allocation_id: AllocationId,
     #[command(flatten)]
@@ -28,9 +28,9 @@ pub struct Describe {
 }
 
 impl Describe {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let client = stack::tenant(stack, &self.tenant).await?;
-        let view = client.allocation(self.allocation_id.to_string(), 0).await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.tenant(self.whose.tenant.as_deref()).await?;
+        let view = look::allocation(&client, &self.allocation_id.to_string()).await?;
         let query = UsageQuery {
             allocation_id: view.allocation_id.clone(),
             at_lsn: view.lsn,

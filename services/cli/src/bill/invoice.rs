@@ -3,15 +3,14 @@
 use super::{hours, money, month, show::OfMonth, used};
 use crate::{
     Failure, amount,
+    context::{Context, Whose},
     operate::{Expected, told},
     print::{
         Cell, Column, Output, Page, Sheet, column, exactly, moment, moment_or_never, named, number,
         plain,
     },
-    stack,
 };
 use analytics::store::{Export, Part, Reconciled, ReconciledMonth, Store};
-use chassis::stack::Stack;
 use clap::{Args, Subcommand, ValueEnum};
 use client::Operation;
 use schemas::v1;
@@ -85,8 +84,8 @@ enum Format {
 
 #[derive(Args)]
 pub struct Explain {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
     /// The beginning of a full hour: 2026-11-03T10:00:00Z.
     #[arg(value_parser = amount::moment_ms)]
     hour: i64,
@@ -107,32 +106,32 @@ pub struct Reconcile {
 }
 
 impl InvoiceCommand {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
         match self {
-            Self::Close(close) => close.run(stack).await,
-            Self::Show(show) => show.run(stack).await,
-            Self::Export(export) => export.run(stack).await,
-            Self::Explain(explain) => explain.run(stack).await,
-            Self::Reconcile(reconcile) => reconcile.run(stack).await,
+            Self::Close(close) => close.run(context).await,
+            Self::Show(show) => show.run(context).await,
+            Self::Export(export) => export.run(context).await,
+            Self::Explain(explain) => explain.run(context).await,
+            Self::Reconcile(reconcile) => reconcile.run(context).await,
         }
     }
 }
 
 impl Close {
-    async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    async fn run(self, context: &Context) -> Result<(), Failure> {
         let change = v1::ClosePeriod {
             month: self.month.0,
             expected_version: self.expected.expected_version,
         };
-        let operator = stack::operator(stack).await?;
+        let operator = context.operator().await?;
         let applied = operator.close_period(change, Operation::fresh_id()).await?;
         told(&format!("close {}", self.month), applied)
     }
 }
 
 impl Show {
-    async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let store = stack::usage(stack)?;
+    async fn run(self, context: &Context) -> Result<(), Failure> {
+        let store = context.usage()?;
         let tenant = self.tenant.as_deref().map(Token::new).transpose()?;
         let bill = OfMonth::read(&store, tenant.as_ref(), self.month).await?;
         bill.page().print(self.output)
@@ -140,8 +139,8 @@ impl Show {
 }
 
 impl Exporting {
-    async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let store = stack::usage(stack)?;
+    async fn run(self, context: &Context) -> Result<(), Failure> {
+        let store = context.usage()?;
         if !self.open && !store.is_closed(self.month).await? {
             let month = self.month;
             return Err(format!(
@@ -227,13 +226,13 @@ async fn focus(store: &Store, month: Month, to: &mut dyn Write) -> Result<(), Fa
 }
 
 impl Explain {
-    async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    async fn run(self, context: &Context) -> Result<(), Failure> {
         if self.hour.rem_euclid(HOUR_MS) != 0 {
             let wrong = "write the beginning of a full hour, as 2026-11-03T10:00:00Z";
             return Err(Failure::usage(wrong));
         }
-        let tenant = Token::new(&self.tenant)?;
-        let store = stack::usage(stack)?;
+        let tenant = context.tenant_name(self.whose.tenant.as_deref())?;
+        let store = context.usage()?;
         let parts = store
             .parts(&tenant, Millis(self.hour), self.resource.as_deref())
             .await?;
@@ -293,8 +292,8 @@ fn row(part: &Part) -> Vec<Cell> {
 }
 
 impl Reconcile {
-    async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let store = stack::usage(stack)?;
+    async fn run(self, context: &Context) -> Result<(), Failure> {
+        let store = context.usage()?;
         let sheet = match self.month {
             Some(month) => pools(&store.reconciliation(month).await?),
             None => months(&store.reconciled_months().await?),

@@ -3,11 +3,10 @@
 use super::money;
 use crate::{
     Failure, amount,
+    context::Context,
     operate::{Expected, told},
     print::{Output, Page, Sheet, column, exactly, moment, number, plain, valued},
-    stack,
 };
-use chassis::stack::Stack;
 use clap::{Args, Subcommand};
 use client::Operation;
 use schemas::v1;
@@ -55,16 +54,16 @@ fn price(text: &str) -> Result<i64, String> {
 }
 
 impl RatesCommand {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
         match self {
-            Self::Set(set) => set.run(stack).await,
-            Self::List(list) => list.run(stack).await,
+            Self::Set(set) => set.run(context).await,
+            Self::List(list) => list.run(context).await,
         }
     }
 }
 
 impl Set {
-    async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    async fn run(self, context: &Context) -> Result<(), Failure> {
         let title = format!("rate of {}", self.resource);
         let change = v1::SetRate {
             resource: self.resource,
@@ -76,7 +75,7 @@ impl Set {
             pool: self.pool,
             cluster: self.cluster,
         };
-        let operator = stack::operator(stack).await?;
+        let operator = context.operator().await?;
         told(
             &title,
             operator.set_rate(change, Operation::fresh_id()).await?,
@@ -91,8 +90,8 @@ pub struct List {
 }
 
 impl List {
-    async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let rates = stack::usage(stack)?.rates().await?;
+    async fn run(self, context: &Context) -> Result<(), Failure> {
+        let rates = context.usage()?.rates().await?;
         let from = |ms: i64| match ms {
             0 => valued("the beginning".to_owned(), 0),
             ms => moment(ms),

@@ -4,18 +4,18 @@
 use super::{money, month, used};
 use crate::{
     Failure, amount,
+    context::Context,
     print::{Cell, Column, Output, Page, Sheet, column, exactly, named, plain},
-    stack,
 };
 use analytics::store::{InvoiceLine, Store};
-use chassis::stack::Stack;
 use clap::Args;
 use serde_json::json;
 use vocab::{Millis, Month, Token};
 
 #[derive(Args)]
 pub struct Bill {
-    /// As this tenant may ask itself.
+    /// As this tenant may ask itself, by the bus; without it as the context's, and as finance reads it where that is the
+    /// operator's.
     #[arg(long)]
     tenant: Option<String>,
     /// 2026-11; without it, this month.
@@ -26,19 +26,19 @@ pub struct Bill {
 }
 
 impl Bill {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let now = Month::of(Millis(stack.clock().now_ms()));
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let now = Month::of(Millis(context.clock().now_ms()));
         let month = self.month.unwrap_or(now);
-        let bill = match self.tenant {
-            Some(tenant) => own(stack, &tenant, month).await?,
-            None => OfMonth::read(&stack::usage(stack)?, None, month).await?,
+        let bill = match context.tenant_of(self.tenant.as_deref()) {
+            Some(tenant) => own(context, &tenant, month).await?,
+            None => OfMonth::read(&context.usage()?, None, month).await?,
         };
         bill.page().print(self.output)
     }
 }
 
-async fn own(stack: &Stack, tenant: &str, month: Month) -> Result<OfMonth, Failure> {
-    let client = stack::tenant(stack, tenant).await?;
+async fn own(context: &Context, tenant: &str, month: Month) -> Result<OfMonth, Failure> {
+    let client = context.tenant(Some(tenant)).await?;
     let bill = client.bill(month.0, 0).await?;
     let lines = bill.lines.iter().map(|line| InvoiceLine {
         tenant: tenant.to_owned(),

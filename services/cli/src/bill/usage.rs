@@ -3,11 +3,10 @@
 use super::{month, used};
 use crate::{
     Failure, amount,
+    context::Context,
     print::{Cell, Column, Output, Page, Sheet, column, exactly, moment, named, plain},
-    stack,
 };
 use analytics::store::{Dimension, UseLine, Wanted, When};
-use chassis::stack::Stack;
 use clap::{Args, ValueEnum};
 use client::{UsageBy, UsageQuery};
 use serde_json::json;
@@ -15,7 +14,8 @@ use vocab::{AllocationId, Millis, Month};
 
 #[derive(Args)]
 pub struct Usage {
-    /// As this tenant may ask itself, by the bus; without it, of all tenants, as finance reads it.
+    /// As this tenant may ask itself, by the bus; without it as the context's, and of all tenants, as finance reads it, where
+    /// that is the operator's.
     #[arg(long)]
     tenant: Option<String>,
     /// What lines are told apart by, beside the resource; may be repeated.
@@ -117,14 +117,15 @@ struct Found {
 }
 
 impl Usage {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let now = Millis(stack.clock().now_ms());
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let now = Millis(context.clock().now_ms());
         let (output, by) = (self.output, self.by.clone());
-        let of_all = self.tenant.is_none();
+        let tenant = context.tenant_of(self.tenant.as_deref());
+        let of_all = tenant.is_none();
         let wanted = self.wanted(now);
-        let found = match &self.tenant {
-            Some(tenant) => own(stack, tenant, &self.by, &wanted).await?,
-            None => all(stack, wanted).await?,
+        let found = match &tenant {
+            Some(tenant) => own(context, tenant, &self.by, &wanted).await?,
+            None => all(context, wanted).await?,
         };
         let through = amount::moment(found.through);
         Page::new(as_json(&found))
@@ -163,8 +164,13 @@ impl Usage {
 }
 
 /// By the bus.
-async fn own(stack: &Stack, tenant: &str, by: &[By], wanted: &Wanted) -> Result<Found, Failure> {
-    let client = stack::tenant(stack, tenant).await?;
+async fn own(
+    context: &Context,
+    tenant: &str,
+    by: &[By],
+    wanted: &Wanted,
+) -> Result<Found, Failure> {
+    let client = context.tenant(Some(tenant)).await?;
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let (from_ms, until_ms, allocation_id) = match wanted.when {
         When::Hours { from, until } => (from.0, until.0, String::new()),
@@ -215,8 +221,8 @@ async fn own(stack: &Stack, tenant: &str, by: &[By], wanted: &Wanted) -> Result<
 }
 
 /// As finance reads it.
-async fn all(stack: &Stack, mut wanted: Wanted) -> Result<Found, Failure> {
-    let store = stack::usage(stack)?;
+async fn all(context: &Context, mut wanted: Wanted) -> Result<Found, Failure> {
+    let store = context.usage()?;
     let mut lines = Vec::new();
     loop {
         let mut page = store.usage(None, &wanted).await?;

@@ -1,8 +1,7 @@
 //! Cordon and drain: nodes that take nothing new, and nodes that are cleared.
 
 use super::{Expected, told};
-use crate::{Failure, amount, print::say, stack, submit::requirement};
-use chassis::stack::Stack;
+use crate::{Failure, amount, context::Context, print::say, submit::requirement};
 use clap::Args;
 use client::{Client, Operation};
 use schemas::v1;
@@ -74,13 +73,13 @@ const PAUSE: Duration = Duration::from_millis(500);
 const EMPTY_LOOKS: u32 = 2;
 
 impl Chosen {
-    async fn names(self, stack: &Stack) -> Result<Vec<String>, Failure> {
+    async fn names(self, context: &Context) -> Result<Vec<String>, Failure> {
         if self.selector.is_empty() {
             return Ok(self.nodes);
         }
         let selector = self.selector.iter().map(wanted);
         let selector = selector.collect::<Result<Vec<_>, _>>()?;
-        let pool = stack::warm_state(stack, "node_heartbeat").await?;
+        let pool = context.warm_state("node_heartbeat").await?;
         let nodes = node_heartbeat::store::nodes(&pool).await?;
         let nodes = nodes
             .into_iter()
@@ -123,14 +122,14 @@ impl OneNode {
 }
 
 impl Cordon {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        set_all("cordon", true, self.chosen, self.expected, stack).await
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        set_all("cordon", true, self.chosen, self.expected, context).await
     }
 }
 
 impl Uncordon {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        set_all("uncordon", false, self.chosen, self.expected, stack).await
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        set_all("uncordon", false, self.chosen, self.expected, context).await
     }
 }
 
@@ -139,13 +138,13 @@ async fn set_all(
     cordoned: bool,
     chosen: Chosen,
     expected: Expected,
-    stack: &Stack,
+    context: &Context,
 ) -> Result<(), Failure> {
-    let nodes = chosen.names(stack).await?;
+    let nodes = chosen.names(context).await?;
     if nodes.len() > 1 && expected.expected_version.is_some() {
         return Err(Failure::usage("a version is expected of one node"));
     }
-    let operator = stack::operator(stack).await?;
+    let operator = context.operator().await?;
     for node in nodes {
         let change = v1::SetCordon {
             node,
@@ -176,18 +175,18 @@ struct Draining {
 }
 
 impl Drain {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let give_up = self
             .timeout
-            .map(|ms| stack.clock().now_ms().saturating_add(ms));
+            .map(|ms| context.clock().now_ms().saturating_add(ms));
         let waits = self.watch || self.max_unavailable.is_some();
         let most = self
             .max_unavailable
             .map_or(usize::MAX, |most| most as usize);
-        let mut next: VecDeque<_> = self.chosen.names(stack).await?.into();
+        let mut next: VecDeque<_> = self.chosen.names(context).await?.into();
         let mut draining: Vec<Draining> = Vec::new();
-        let operator = stack::operator(stack).await?;
-        let pool = stack::warm_state(stack, "scheduler").await?;
+        let operator = context.operator().await?;
+        let pool = context.warm_state("scheduler").await?;
         loop {
             while draining.len() < most
                 && let Some(node) = next.pop_front()
@@ -221,7 +220,7 @@ impl Drain {
             if draining.is_empty() && next.is_empty() {
                 return Ok(());
             }
-            if give_up.is_some_and(|moment| stack.clock().now_ms() >= moment) {
+            if give_up.is_some_and(|moment| context.clock().now_ms() >= moment) {
                 let left: Vec<_> = draining.into_iter().map(|it| it.node).chain(next).collect();
                 return Err(format!("not empty in time: {}", left.join(", ")).into());
             }

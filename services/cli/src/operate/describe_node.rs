@@ -3,22 +3,18 @@
 use super::taint::written;
 use crate::{
     Failure, amount,
+    context::Context,
     explain::object,
     print::{
         Fields, Output, Page, Sheet, column, moment, named, note, number, plain, quantity, valued,
     },
-    stack,
 };
 use async_nats::jetstream;
-use chassis::stack::Stack;
 use clap::Args;
 use node_heartbeat::project::{ConditionRow, NodeRow};
 use prost::Message;
 use scheduler::store::{NodeUse, OnNode};
-use schemas::{
-    subjects::Subjects,
-    v1::{Heartbeat, NodeSample},
-};
+use schemas::v1::{Heartbeat, NodeSample};
 use serde_json::Value;
 use sqlx::PgPool;
 use std::{collections::BTreeMap, time::Duration};
@@ -35,17 +31,17 @@ pub struct DescribeNode {
 }
 
 impl DescribeNode {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let pool = stack::warm_state(stack, "node_heartbeat").await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let pool = context.warm_state("node_heartbeat").await?;
         let nodes = node_heartbeat::store::nodes(&pool).await?;
         let node = nodes.into_iter().find(|row| row.node.as_str() == self.node);
         let node = node.ok_or_else(|| Failure::refused(format!("no node {}", self.node)))?;
         let conditions = conditions(&pool).await?.remove(&node.node);
-        let pool = stack::warm_state(stack, "scheduler").await?;
+        let pool = context.warm_state("scheduler").await?;
         let used = scheduler::store::nodes(&pool).await?.remove(&self.node);
         let on_node = scheduler::store::on_node(&pool, &self.node).await?;
         let used = used.unwrap_or_default();
-        let measured = tokio::time::timeout(PATIENCE, Measured::last(stack, &self.node)).await;
+        let measured = tokio::time::timeout(PATIENCE, Measured::last(context, &self.node)).await;
         let measured = measured.unwrap_or_else(|_| Err("no answer in time".into()));
         let measured = measured.unwrap_or_else(|error| {
             note!("how busy it is is not known: {error}");
@@ -79,9 +75,9 @@ struct Measured {
 
 impl Measured {
     /// None: nothing was said lately, or nothing is measured.
-    async fn last(stack: &Stack, node: &str) -> Result<Option<Self>, Failure> {
-        let client = stack.bus("operator")?.connect(&stack.nats.url).await?;
-        let bucket = Subjects::new(&stack.cell.name).heartbeat_bucket();
+    async fn last(context: &Context, node: &str) -> Result<Option<Self>, Failure> {
+        let bucket = context.subjects()?.heartbeat_bucket();
+        let client = context.bus().await?;
         let bucket = jetstream::new(client).get_key_value(bucket).await?;
         let Some(entry) = bucket.entry(node).await? else {
             return Ok(None);

@@ -3,11 +3,10 @@
 use super::{Expected, told};
 use crate::{
     Failure, amount,
+    context::Context,
     print::{Output, Page, Sheet, column, moment, named, number, plain, quantity, say},
-    stack,
     submit::{label, requirement},
 };
-use chassis::stack::Stack;
 use clap::{Args, Subcommand};
 use client::Operation;
 use schemas::v1;
@@ -73,9 +72,9 @@ fn extended(text: &str) -> Result<v1::ExtendedAmount, String> {
 }
 
 impl NodeCommand {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
         match self {
-            Self::Approve(approve) => approve.run(stack).await,
+            Self::Approve(approve) => approve.run(context).await,
             Self::Forget(forget) => {
                 let title = format!("forget {}", forget.node);
                 let change = v1::SetNode {
@@ -83,16 +82,16 @@ impl NodeCommand {
                     approved: None,
                     expected_version: forget.expected.expected_version,
                 };
-                set_node(&title, change, stack).await
+                set_node(&title, change, context).await
             }
-            Self::List(list) => list.run(stack).await,
-            Self::Describe(describe) => describe.run(stack).await,
+            Self::List(list) => list.run(context).await,
+            Self::Describe(describe) => describe.run(context).await,
         }
     }
 }
 
 impl Approve {
-    async fn run(mut self, stack: &Stack) -> Result<(), Failure> {
+    async fn run(mut self, context: &Context) -> Result<(), Failure> {
         // Two of them are 244 random bits.
         let token = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
         self.labels.sort_by(|a, b| a.name.cmp(&b.name));
@@ -111,19 +110,19 @@ impl Approve {
                     ..v1::NodeCapacity::default()
                 }),
                 token_digest: Sha256::digest(&token).to_vec(),
-                token_until_ms: stack.clock().now_ms().saturating_add(self.token_ttl),
+                token_until_ms: context.clock().now_ms().saturating_add(self.token_ttl),
             }),
             node: self.node,
             expected_version: self.expected.expected_version,
         };
-        set_node(&title, change, stack).await?;
+        set_node(&title, change, context).await?;
         say!("token: {token}");
         Ok(())
     }
 }
 
-async fn set_node(title: &str, change: v1::SetNode, stack: &Stack) -> Result<(), Failure> {
-    let operator = stack::operator(stack).await?;
+async fn set_node(title: &str, change: v1::SetNode, context: &Context) -> Result<(), Failure> {
+    let operator = context.operator().await?;
     let id = Operation::fresh_id();
     told(title, operator.set_node(change, id).await?)
 }
@@ -135,8 +134,8 @@ pub struct List {
 }
 
 impl List {
-    async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let pool = stack::warm_state(stack, "node_heartbeat").await?;
+    async fn run(self, context: &Context) -> Result<(), Failure> {
+        let pool = context.warm_state("node_heartbeat").await?;
         let approvals = node_heartbeat::store::approvals(&pool).await?;
         let rows = approvals.iter().map(|row| {
             let capacity = &row.approval.capacity;
@@ -200,8 +199,8 @@ pub struct Unreserve {
 }
 
 impl Reserve {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        reserve(self.request(), stack).await
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        reserve(self.request(), context).await
     }
 
     pub fn request(self) -> v1::SetReservation {
@@ -220,8 +219,8 @@ impl Reserve {
 }
 
 impl Unreserve {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        reserve(self.request(), stack).await
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        reserve(self.request(), context).await
     }
 
     pub fn request(self) -> v1::SetReservation {
@@ -233,9 +232,9 @@ impl Unreserve {
     }
 }
 
-async fn reserve(change: v1::SetReservation, stack: &Stack) -> Result<(), Failure> {
+async fn reserve(change: v1::SetReservation, context: &Context) -> Result<(), Failure> {
     let title = format!("reservation {}", change.reservation);
-    let operator = stack::operator(stack).await?;
+    let operator = context.operator().await?;
     let id = Operation::fresh_id();
     told(&title, operator.set_reservation(change, id).await?)
 }

@@ -1,8 +1,7 @@
 //! Priority classes, and the cell's scheduling policy.
 
 use super::{Expected, placement, told};
-use crate::{Failure, amount, stack};
-use chassis::stack::Stack;
+use crate::{Failure, amount, context::Context};
 use clap::{ArgAction, Args};
 use client::Operation;
 use schemas::v1;
@@ -31,9 +30,9 @@ pub struct PriorityClass {
 }
 
 impl PriorityClass {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let title = format!("priority class {}", self.class);
-        let operator = stack::operator(stack).await?;
+        let operator = context.operator().await?;
         let id = Operation::fresh_id();
         let set = operator.set_priority_class(self.request(), id).await?;
         told(&title, set)
@@ -87,8 +86,8 @@ pub struct Policy {
 }
 
 impl Policy {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let operator = stack::operator(stack).await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let operator = context.operator().await?;
         let id = Operation::fresh_id();
         let set = operator.set_scheduling(self.request(), id).await?;
         told("policy", set)

@@ -1,8 +1,7 @@
 //! Queues.
 
 use super::{Expected, names, placement, told};
-use crate::{Failure, amount, stack};
-use chassis::stack::Stack;
+use crate::{Failure, amount, context::Context};
 use clap::Args;
 use client::Operation;
 use schemas::v1;
@@ -66,9 +65,9 @@ fn order(text: &str) -> Result<i32, String> {
 }
 
 impl QueueSet {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let title = format!("queue {}", self.queue);
-        let operator = stack::operator(stack).await?;
+        let operator = context.operator().await?;
         let id = Operation::fresh_id();
         told(&title, operator.set_queue(self.request(), id).await?)
     }

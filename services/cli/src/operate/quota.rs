@@ -1,8 +1,7 @@
 //! Limits and budgets.
 
 use super::{Expected, named, told};
-use crate::{Failure, amount, stack};
-use chassis::stack::Stack;
+use crate::{Failure, amount, context::Context};
 use clap::Args;
 use client::Operation;
 use schemas::v1;
@@ -49,10 +48,10 @@ pub struct QuotaSet {
 }
 
 impl QuotaSet {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let title = format!("quota {} {}", self.account, self.resource);
         let change = self.request()?;
-        let operator = stack::operator(stack).await?;
+        let operator = context.operator().await?;
         let id = Operation::fresh_id();
         told(&title, operator.set_quota(change, id).await?)
     }
@@ -110,10 +109,10 @@ fn period(text: &str) -> Result<i32, String> {
 }
 
 impl QuotaBudget {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let title = format!("budget {} {}", self.account, self.of.name());
         let change = self.request()?;
-        let operator = stack::operator(stack).await?;
+        let operator = context.operator().await?;
         let id = Operation::fresh_id();
         told(&title, operator.set_budget(change, id).await?)
     }

@@ -2,11 +2,11 @@
 
 use super::{Expected, told};
 use crate::{
-    Failure, look,
+    Failure,
+    context::Context,
+    look,
     print::{Output, Page, Sheet, column, plain},
-    stack,
 };
-use chassis::stack::Stack;
 use clap::Args;
 use client::{Failed, Operation};
 use scheduler::store::NodeUse;
@@ -107,15 +107,15 @@ pub fn written(taint: &Given) -> String {
 }
 
 impl Taint {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let pool = stack::warm_state(stack, "scheduler").await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let pool = context.warm_state("scheduler").await?;
         if self.changes.is_empty() {
             let known = self.known(&pool).await?;
             let rows = known.taints.iter().map(|taint| vec![plain(written(taint))]);
             let sheet = Sheet::new(vec![column("taint", "taint")], 1, rows.collect());
             return Page::of(sheet, "no taints").print(self.output);
         }
-        let operator = stack::operator(stack).await?;
+        let operator = context.operator().await?;
         let mut stale = None;
         // What was read may be a moment old: it is changed only if it is still so, and otherwise looked at again.
         let applied = look::look_again::<_, Failure>(async || {

@@ -1,8 +1,7 @@
 //! Tenants.
 
 use super::{Expected, named, told};
-use crate::{Failure, amount, stack};
-use chassis::stack::Stack;
+use crate::{Failure, amount, context::Context};
 use clap::{ArgAction, Args};
 use client::Operation;
 use schemas::v1;
@@ -63,9 +62,9 @@ fn reclaim(text: &str) -> Result<i32, String> {
 }
 
 impl Tenant {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let title = format!("tenant {}", self.tenant);
-        let operator = stack::operator(stack).await?;
+        let operator = context.operator().await?;
         let id = Operation::fresh_id();
         told(&title, operator.set_tenant(self.request(), id).await?)
     }

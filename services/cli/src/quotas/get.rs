@@ -3,10 +3,9 @@
 use super::json;
 use crate::{
     Failure, amount,
+    context::Context,
     print::{Cell, Output, Page, Sheet, column, exactly, named, plain, valued},
-    stack,
 };
-use chassis::stack::Stack;
 use clap::Args;
 use quota::{
     project::{AccountState, BudgetState, TenantRow},
@@ -39,15 +38,15 @@ pub struct View {
 }
 
 impl Get {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let pool = stack::warm_state(stack, "quota").await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let pool = context.warm_state("quota").await?;
         let view = View {
             tenant: store::tenant(&pool, &self.account.tenant).await?,
             rows: store::account(&pool, &self.account).await?,
             planned: store::planned(&pool, &self.account).await?,
             budgets: store::budgets(&pool, &self.account).await?,
             waiting: store::waiting(&pool, &self.account, self.waiting).await?,
-            cell: CellNo(stack.cell.number),
+            cell: context.cell_no()?,
             account: self.account,
         };
         page(&view).print(self.output)

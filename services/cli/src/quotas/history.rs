@@ -3,10 +3,9 @@
 use super::json;
 use crate::{
     Failure, amount,
+    context::Context,
     print::{Cell, Output, Page, Sheet, column, draws, exactly, moment, named, valued},
-    stack,
 };
-use chassis::stack::Stack;
 use clap::Args;
 use quota::{project::HourRow, store};
 use vocab::{Account, HOUR_MS, Millis, QuotaResource};
@@ -27,9 +26,9 @@ pub struct History {
 }
 
 impl History {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let pool = stack::warm_state(stack, "quota").await?;
-        let now = stack.clock().now_ms();
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let pool = context.warm_state("quota").await?;
+        let now = context.clock().now_ms();
         let current = now.div_euclid(HOUR_MS) * HOUR_MS;
         let from = Millis(current - (i64::from(self.hours) - 1) * HOUR_MS);
         let rows = store::history(&pool, &self.account, &self.resource, from).await?;

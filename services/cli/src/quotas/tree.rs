@@ -3,11 +3,10 @@
 use super::json;
 use crate::{
     Failure, amount,
+    context::Context,
     explain::object,
     print::{Output, Page, Sheet, column, named, plain, valued},
-    stack,
 };
-use chassis::stack::Stack;
 use clap::Args;
 use quota::store::{self, AccountRow, CohortRow};
 use vocab::{Account, Token};
@@ -21,8 +20,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let pool = stack::warm_state(stack, "quota").await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let pool = context.warm_state("quota").await?;
         let tenant = self.tenant.as_deref().map(Token::new).transpose()?;
         let rows = store::accounts(&pool, tenant.as_ref()).await?;
         let mut cohorts = store::cohorts(&pool).await?;

@@ -6,8 +6,12 @@ mod work;
 
 pub(crate) use place::requirement;
 
-use crate::{Failure, amount, follow, look, print::say, stack};
-use chassis::stack::Stack;
+use crate::{
+    Failure, amount,
+    context::{Context, Whose},
+    follow, look,
+    print::say,
+};
 use clap::Args;
 use client::Operation;
 use schemas::v1::{self, submitted};
@@ -15,8 +19,8 @@ use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct Submit {
-    #[arg(long)]
-    pub tenant: String,
+    #[command(flatten)]
+    pub whose: Whose,
     /// Cores (4) or millicores (1500m); without it the tenant's default.
     #[arg(long, default_value = "0", value_parser = amount::cpu_milli)]
     cpu: i64,
@@ -111,8 +115,8 @@ pub(crate) fn label(text: &str) -> Result<v1::Label, String> {
 }
 
 impl Submit {
-    pub async fn run(self, stack: &Stack) -> Result<ExitCode, Failure> {
-        let client = stack::tenant(stack, &self.tenant).await?;
+    pub async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let client = context.tenant(self.whose.tenant.as_deref()).await?;
         let (operation_id, follow) = (self.operation_id.clone(), self.follow);
         let submitted = client.submit(self.request(), operation_id).await?;
         if follow {

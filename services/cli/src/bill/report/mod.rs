@@ -9,11 +9,10 @@ mod sheets;
 use super::month;
 use crate::{
     Failure, amount,
+    context::Context,
     print::{Output, Page, Sheet, bytes},
-    stack,
 };
 use analytics::store::{Bearer, Span, Spender, Store};
-use chassis::stack::Stack;
 use clap::{Args, Subcommand, ValueEnum};
 use facts::Facts;
 use identity::files;
@@ -163,8 +162,8 @@ impl From<Cause> for EndCause {
 }
 
 impl Shares {
-    async fn run(self, stack: &Stack, store: &Store) -> Result<(), Failure> {
-        let month = self.month.unwrap_or_else(|| this_month(stack));
+    async fn run(self, context: &Context, store: &Store) -> Result<(), Failure> {
+        let month = self.month.unwrap_or_else(|| this_month(context));
         let bearer = match (self.method, &self.cost_centre) {
             (Method::None, _) => Bearer::Nobody,
             (Method::Proportional, _) => Bearer::InProportion,
@@ -189,12 +188,12 @@ enum ReportError {
 }
 
 impl Report {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
         match (self.summary, self.html) {
-            (Some(summary), _) => summary.run(stack).await,
+            (Some(summary), _) => summary.run(context).await,
             (None, Some(to)) => {
-                let month = self.month.unwrap_or_else(|| this_month(stack));
-                write(stack, month, &to).await
+                let month = self.month.unwrap_or_else(|| this_month(context));
+                write(context, month, &to).await
             }
             // clap asks for one of the two.
             (None, None) => Ok(()),
@@ -202,15 +201,15 @@ impl Report {
     }
 }
 
-fn this_month(stack: &Stack) -> Month {
-    Month::of(Millis(stack.clock().now_ms()))
+fn this_month(context: &Context) -> Month {
+    Month::of(Millis(context.clock().now_ms()))
 }
 
-async fn write(stack: &Stack, month: Month, to: &Path) -> Result<(), Failure> {
+async fn write(context: &Context, month: Month, to: &Path) -> Result<(), Failure> {
     if LIBRARY.is_empty() {
         return Err(ReportError::NoChartLibrary.into());
     }
-    let facts = Facts::read(stack, month).await?;
+    let facts = Facts::read(context, month).await?;
     let page = sections::page(&facts).html(LIBRARY)?;
     match to.as_os_str() == "-" {
         true => bytes(page.as_bytes()),
@@ -219,26 +218,26 @@ async fn write(stack: &Stack, month: Month, to: &Path) -> Result<(), Failure> {
 }
 
 impl Summary {
-    async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let store = stack::usage(stack)?;
+    async fn run(self, context: &Context) -> Result<(), Failure> {
+        let store = context.usage()?;
         let (asked, sheet) = match self {
             Self::Forecast(ahead) => return ahead.run(&store).await,
-            Self::Shares(shares) => return shares.run(stack, &store).await,
+            Self::Shares(shares) => return shares.run(context, &store).await,
             Self::Utilization(asked) => {
-                let lines = store.capacity(asked.span(stack)?).await?;
+                let lines = store.capacity(asked.span(context)?).await?;
                 (asked, sheets::utilization(&lines))
             }
             Self::Top(Top { by, limit, asked }) => {
                 let by = by.spender();
-                let lines = store.spenders(asked.span(stack)?, by, limit).await?;
+                let lines = store.spenders(asked.span(context)?, by, limit).await?;
                 (asked, sheets::top(&lines, by))
             }
             Self::Sizes(asked) => {
-                let lines = store.sizes(asked.span(stack)?).await?;
+                let lines = store.sizes(asked.span(context)?).await?;
                 (asked, sheets::sizes(&lines))
             }
             Self::Waits(asked) => {
-                let lines = store.waits(asked.span(stack)?).await?;
+                let lines = store.waits(asked.span(context)?).await?;
                 (asked, sheets::waits(&lines))
             }
         };
@@ -296,8 +295,8 @@ impl Ahead {
 }
 
 impl Asked {
-    fn span(&self, stack: &Stack) -> Result<Span, ReportError> {
-        let now = stack.clock().now_ms();
+    fn span(&self, context: &Context) -> Result<Span, ReportError> {
+        let now = context.clock().now_ms();
         let whole = Span::of(self.month.unwrap_or_else(|| Month::of(Millis(now))));
         let past =
             |past: Option<amount::Past>, or: Millis| past.map_or(or, |past| Millis(past.ms(now)));
