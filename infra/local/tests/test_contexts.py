@@ -63,9 +63,31 @@ class Contexts(unittest.TestCase):
         seed = (self.home / "team-a.creds").read_text(encoding="utf-8").splitlines()[-2]
         self.assertNotIn(seed, self.apportion("context", "show", "-o", "json") + file.read_text(encoding="utf-8"))
 
-        allocation = self.apportion("submit", "--cpu", "1", "--memory", "1GiB", "--name", "mine").split()[0]
+        asked = ("submit", "--cpu", "0.5", "--memory", "1Gi", "--name", "mine")
+        done = self.ask(*asked, "--wait", "started", "--deadline", "30s")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        allocation = done.stdout.split()[0]
+        # Its operation id is told before it is sent; sent again, it gets the same answer.
+        operation = done.stderr.splitlines()[0].removeprefix("operation ")
+        self.assertEqual(self.apportion(*asked, "--operation-id", operation).split()[0], allocation)
+        self.assertIn("operation conflict", self.refused(3, *asked, "--priority", "1", "--operation-id", operation))
+        self.assertIn("say of what", self.refused(2, "submit", "--cpu", "1", "--memory", "16"))
+        late = self.ask(*asked, "--wait", "ended", "--deadline", "1s")
+        self.assertEqual((late.returncode, late.stderr.splitlines()[-1].split("; ")[-1]), (1, "it goes on"), late.stderr)
+        self.apportion("cancel", late.stdout.split()[0])
+
         self.assertIn(allocation, self.apportion("get", allocation))
-        self.assertIn("1.000 cores", self.apportion("describe", allocation))
+        self.assertIn("0.500 cores", self.apportion("describe", allocation))
+        # By its name, or the beginning of one that is nobody else's.
+        for words in (["get", "mine"], ["describe", "min"], ["get", allocation[:-1].upper() + allocation[-1]]):
+            self.assertIn(allocation, self.apportion(*words))
+        self.apportion("submit", "--cpu", "0.5", "--memory", "1Gi", "--name", "mine-2", "--after", "mine")
+        self.assertIn(allocation, self.apportion("get", "mine"))
+        unclear = self.refused(3, "get", "min")
+        self.assertRegex(unclear, rf"more than one .*{allocation} \(mine\)")
+        self.assertIn("(mine-2)", unclear)
+        self.assertIn("no allocation", self.refused(3, "get", "nobody"))
+        self.apportion("cancel", "mine-2")
         listed = json.loads(self.apportion("list", "-o", "json"))["allocations"]
         self.assertEqual([it["name"] for it in listed if it["allocation_id"] == allocation], ["mine"])
         for form in ("table", "wide", "yaml", "csv"):
@@ -78,7 +100,8 @@ class Contexts(unittest.TestCase):
         self.assertEqual(json.loads(self.apportion("--context", "team-b", "list", "--all", "-o", "json"))["allocations"], [])
         self.assertEqual(self.apportion("--context", "team-b", "watch", "--once"), "")
         for words in (["get"], ["describe"], ["logs"], ["cancel"], ["priority", "5"]):
-            self.refused(3, "--context", "team-b", *words, allocation)
+            for name in (allocation, "mine"):
+                self.refused(3, "--context", "team-b", *words, name)
         for words in (["list"], ["get", allocation], ["usage"]):
             done = self.ask("--context", "team-b", *words, "--tenant", "team-a")
             self.assertNotEqual(done.returncode, 0, words)

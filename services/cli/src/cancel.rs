@@ -3,10 +3,12 @@
 use crate::{
     Failure,
     context::{Context, Whose},
+    names,
     print::say,
+    sending::Sending,
 };
 use clap::Args;
-use client::{Of, Operation};
+use client::{Client, Of};
 
 #[derive(Args)]
 pub struct Cancel {
@@ -14,9 +16,8 @@ pub struct Cancel {
     whose: Whose,
     #[command(flatten)]
     which: Which,
-    /// Idempotency key; the same one gets the same outcome.
-    #[arg(long, default_value_t = Operation::fresh_id())]
-    operation_id: String,
+    #[command(flatten)]
+    sending: Sending,
 }
 
 #[derive(Args)]
@@ -28,14 +29,14 @@ pub struct Priority {
     priority: i32,
     #[command(flatten)]
     which: Which,
-    /// Idempotency key; the same one gets the same outcome.
-    #[arg(long, default_value_t = Operation::fresh_id())]
-    operation_id: String,
+    #[command(flatten)]
+    sending: Sending,
 }
 
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct Which {
+    /// Its id or name, or the beginning of one.
     allocation_id: Option<String>,
     /// All of this job set that has not ended.
     #[arg(long)]
@@ -44,24 +45,27 @@ struct Which {
 
 impl Which {
     /// One of the two is there, as the command line has it.
-    fn of(self) -> Of {
-        match self.allocation_id {
-            Some(id) => Of::Allocation(id),
+    async fn of(self, client: &Client) -> Result<Of, Failure> {
+        Ok(match self.allocation_id {
+            Some(name) => Of::Allocation(names::allocation(client, &name).await?),
             None => Of::JobSet(self.job_set.unwrap_or_default()),
-        }
+        })
     }
 }
 
 impl Cancel {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let client = context.tenant(self.whose.tenant.as_deref()).await?;
-        match self.which.of() {
+        let client = self
+            .sending
+            .tenant(context, self.whose.tenant.as_deref())
+            .await?;
+        match self.which.of(&client).await? {
             Of::Allocation(id) => {
-                let cancelled = client.cancel(id, self.operation_id).await?;
+                let cancelled = client.cancel(id, self.sending.id()).await?;
                 say!("{} cancelled", cancelled.allocation_id);
             }
             Of::JobSet(name) => {
-                let cancelled = client.cancel_job_set(name, self.operation_id).await?;
+                let cancelled = client.cancel_job_set(name, self.sending.id()).await?;
                 say!("{} allocations cancelled", cancelled.allocations);
             }
         }
@@ -71,8 +75,12 @@ impl Cancel {
 
 impl Priority {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let client = context.tenant(self.whose.tenant.as_deref()).await?;
-        let set = client.set_priority(self.which.of(), self.priority, self.operation_id);
+        let client = self
+            .sending
+            .tenant(context, self.whose.tenant.as_deref())
+            .await?;
+        let of = self.which.of(&client).await?;
+        let set = client.set_priority(of, self.priority, self.sending.id());
         say!(
             "{} allocations have priority {}",
             set.await?.allocations,

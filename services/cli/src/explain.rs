@@ -10,19 +10,21 @@ pub use json::object;
 pub use text::percent;
 
 use crate::{
-    Failure, amount,
+    Failure,
     context::{Context, Whose},
     look::look_again,
+    names,
     print::{Output, Page},
 };
 use clap::Args;
 use scheduler::store;
-use vocab::Lsn;
+use vocab::{AllocationId, Lsn};
 
 #[derive(Args)]
 pub struct Explain {
     #[command(flatten)]
     whose: Whose,
+    /// Its id or name, or the beginning of one.
     allocation_id: String,
     /// As of this position of the ledger, and not as of now.
     #[arg(long, value_name = "LSN")]
@@ -35,10 +37,18 @@ pub struct Explain {
 }
 
 impl Explain {
+    async fn id(&self, context: &Context) -> Result<AllocationId, Failure> {
+        if let Some(id) = AllocationId::parse(&self.allocation_id) {
+            return Ok(id);
+        }
+        let client = context.tenant(self.whose.tenant.as_deref()).await?;
+        names::id(&client, &self.allocation_id).await
+    }
+
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let pool = context.warm_state("scheduler").await?;
         let tenant = context.tenant_name(self.whose.tenant.as_deref())?;
-        let id = amount::allocation(&self.allocation_id).map_err(Failure::usage)?;
+        let id = self.id(context).await?;
         let at = self.at.map(Lsn);
         let found = look_again(async || store::explain(&pool, &tenant, id, at).await)
             .await?

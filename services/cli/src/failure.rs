@@ -39,7 +39,7 @@ Exit codes:
   3  refused: by a rule, or because it is not there for who asks
   4  indefinite: perhaps it was done; send it again with the same --operation-id
   5  unreachable: nothing was done; try again
-With --follow, the exit code of the run's own command, and 128 and the number for a signal.";
+With --follow and --wait ended, the exit code of the run's own command, and 128 and the number for a signal.";
 
 impl Class {
     fn code(self) -> u8 {

@@ -3,7 +3,7 @@
 use crate::{
     Failure,
     context::{Context, Whose},
-    look,
+    look, names,
     print::{bytes, note},
     submit::{how, waits},
 };
@@ -25,6 +25,7 @@ const BY_SIGNAL: u8 = 128;
 pub struct Logs {
     #[command(flatten)]
     whose: Whose,
+    /// Its id or name, or the beginning of one.
     allocation_id: String,
     /// Go on until the allocation has ended, and end with the exit code of its command.
     #[arg(long, short)]
@@ -35,7 +36,8 @@ impl Logs {
     pub async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let client = context.tenant(self.whose.tenant.as_deref()).await?;
         if self.follow {
-            return follow(&client, &self.allocation_id).await;
+            let id = names::allocation(&client, &self.allocation_id).await?;
+            return follow(&client, &id, Until::EndedWithLog).await;
         }
         let view = look::allocation(&client, &self.allocation_id).await?;
         if view.node.is_empty() {
@@ -91,9 +93,22 @@ impl Log {
     }
 }
 
-/// Until the allocation has ended. What it writes goes to standard output, and where it stands to standard error. The exit
-/// code is the command's own; 128 and its number for a signal, as in a shell.
-pub async fn follow(client: &Client, allocation_id: &str) -> Result<ExitCode, Failure> {
+/// Until when an allocation is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    Started,
+    Ended,
+    /// And what it writes goes to standard output meanwhile.
+    EndedWithLog,
+}
+
+/// Where it stands goes to standard error. Of one that has ended, the exit code is its command's own; 128 and its number for a
+/// signal, as in a shell.
+pub async fn follow(
+    client: &Client,
+    allocation_id: &str,
+    until: Until,
+) -> Result<ExitCode, Failure> {
     let mut log = Log::default();
     let mut told = String::new();
     let mut not_found = 0;
@@ -118,7 +133,7 @@ pub async fn follow(client: &Client, allocation_id: &str) -> Result<ExitCode, Fa
             view.state(),
             AllocationState::Started | AllocationState::Stopping | AllocationState::Ended
         );
-        if runs && !view.node.is_empty() {
+        if until == Until::EndedWithLog && runs && !view.node.is_empty() {
             loop {
                 match log.next(client, &view).await {
                     Ok(Some(data)) => bytes(&data)?,
@@ -140,6 +155,9 @@ pub async fn follow(client: &Client, allocation_id: &str) -> Result<ExitCode, Fa
         if view.state() == AllocationState::Ended {
             // Quota has denied it.
             return Ok(ExitCode::FAILURE);
+        }
+        if until == Until::Started && runs {
+            return Ok(ExitCode::SUCCESS);
         }
         tokio::time::sleep(PAUSE).await;
     }

@@ -58,7 +58,7 @@ pub struct List {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum State {
+pub enum State {
     /// Accepted; it may wait for quota.
     Requested,
     /// For a node.
@@ -70,6 +70,12 @@ enum State {
 }
 
 impl State {
+    /// Every state, as the contract numbers them.
+    pub fn all() -> Vec<i32> {
+        let all = Self::value_variants().iter();
+        all.map(|state| state.standing().into()).collect()
+    }
+
     fn standing(self) -> AllocationStanding {
         match self {
             Self::Requested => AllocationStanding::Requested,
@@ -119,8 +125,7 @@ impl List {
             .map(|state| state.standing().into())
             .collect();
         if self.all {
-            let all = State::value_variants().iter();
-            states.extend(all.map(|state| i32::from(state.standing())));
+            states = State::all();
         }
         let ms = |past: Option<amount::Past>| past.map_or(0, |past| past.ms(now_ms));
         AllocationsQuery {

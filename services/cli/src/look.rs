@@ -4,7 +4,7 @@ use crate::{
     Failure,
     context::{Context, Whose},
     explain::object,
-    list,
+    list, names,
     operate::{conditions, standing},
     print::{
         Fields, Output, Page, Sheet, column, exactly, moment, moment_or_never, named, number,
@@ -52,6 +52,7 @@ pub fn place(node: &str, gpus: &[v1::GpuShare]) -> String {
 pub struct Get {
     #[command(flatten)]
     whose: Whose,
+    /// Its id or name, or the beginning of one.
     allocation_id: String,
     #[command(flatten)]
     output: Output,
@@ -67,10 +68,11 @@ impl Get {
     }
 }
 
-/// An allocation of the asker's.
-pub async fn allocation(client: &Client, id: &str) -> Result<AllocationView, Failure> {
+/// An allocation of the asker's, by its id or name.
+pub async fn allocation(client: &Client, name: &str) -> Result<AllocationView, Failure> {
+    let id = names::allocation(client, name).await?;
     let mut refused = None;
-    let found = look_again::<_, Failure>(async || match client.allocation(id, 0).await {
+    let found = look_again::<_, Failure>(async || match client.allocation(&*id, 0).await {
         Err(error) if error.rule() == Some(Rule::AllocationNotFound) => {
             refused = Some(error);
             Ok(None)

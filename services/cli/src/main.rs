@@ -14,6 +14,8 @@ mod follow;
 mod ledger_copy;
 mod list;
 mod look;
+mod manual;
+mod names;
 mod operate;
 mod print;
 mod queues;
@@ -21,13 +23,14 @@ mod quotas;
 mod repair;
 mod resource;
 mod schema;
+mod sending;
 mod serve;
 mod submit;
 mod tls;
 mod watch;
 mod what_if;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use failure::EXIT_CODES;
 use std::process::ExitCode;
 
@@ -159,6 +162,10 @@ enum Command {
     },
     /// Say what a ledger that lost its end lacks, and mend it as a person approves.
     Repair(repair::Repair),
+    /// Print a script by which a shell completes commands: `source <(apportion completions bash)`.
+    Completions(manual::Completions),
+    /// Write the pages of the manual.
+    Man(manual::Man),
     /// Say what another policy, queue, set of nodes or request would change; nothing is changed.
     WhatIf(what_if::WhatIf),
 }
@@ -187,6 +194,8 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
     let context = || chosen.open();
     let done = match args.command {
         Command::Context { command } => command.run(&chosen),
+        Command::Completions(completions) => completions.run(Args::command()),
+        Command::Man(man) => man.run(Args::command()),
         Command::Cell { command } => cell::run(command).await,
         Command::Bus { command } => command.run(&chosen).await,
         Command::Tls { command } => tls::run(command),
@@ -239,7 +248,6 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_commands_fit_together() {
@@ -250,6 +258,9 @@ mod tests {
             "priority-class batch -5 --preemptible --grace 30s --placement best-fit",
             "policy --fair-share-preemption false --half-life 7d --backfill --protected 500m",
             "submit --tenant t --env A=1 --follow -- sh -c true",
+            "submit --cpu 500m --memory 16Gi --wait started --deadline 5m --operation-id o",
+            "quota set a cpu 3 --operation-id o --deadline 30s",
+            "drain n --operation-id o --deadline 30s --timeout 10m",
             "logs --tenant t 00000000-0000-0001-0000-000000000007 --follow",
             "list --tenant t --state waiting --state started --since 2h -o json",
             "list --tenant t --all --queue q --name-prefix a- --until 2026-01-31T08:00:00Z --limit 5",
@@ -261,6 +272,8 @@ mod tests {
             "context set c --nats-url tls://bus:4222 --cell c1 --tenant t --creds f --ca-file f",
             "context set c --operator --stack-file f",
             "context use c",
+            "completions fish",
+            "man --out d",
             "context delete c",
             "uncordon n --expected-version 1",
             "cordon n1 n2",

@@ -4,10 +4,11 @@ use crate::{
     Failure,
     context::{Context, Whose},
     print::say,
+    sending::Sending,
     submit::words,
 };
 use clap::{Args, Subcommand};
-use client::{AcquireBundle, Confirm, CreateResource, Operation, Reclaim, Release, Revoke};
+use client::{AcquireBundle, Confirm, CreateResource, Reclaim, Release, Revoke};
 
 #[derive(Args)]
 pub struct Resource {
@@ -16,9 +17,8 @@ pub struct Resource {
     /// The slot of the request, where the cell counts slots by requests.
     #[arg(long)]
     slot: Option<u64>,
-    /// Idempotency key; the same one gets the same outcome.
-    #[arg(long, default_value_t = Operation::fresh_id())]
-    operation_id: String,
+    #[command(flatten)]
+    sending: Sending,
     #[command(subcommand)]
     command: ResourceCommand,
 }
@@ -62,12 +62,15 @@ struct Held {
 
 impl Resource {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let client = context.tenant(self.whose.tenant.as_deref()).await?;
-        let (slot, id) = (self.slot, self.operation_id);
+        let client = self
+            .sending
+            .tenant(context, self.whose.tenant.as_deref())
+            .await?;
+        let (slot, id) = (self.slot, || self.sending.id());
         match self.command {
             ResourceCommand::Create { resource } => {
                 let asked = CreateResource { resource, slot };
-                client.create_resource(asked, id).await?;
+                client.create_resource(asked, id()).await?;
                 say!("created");
             }
             ResourceCommand::Acquire {
@@ -81,7 +84,7 @@ impl Resource {
                     ttl_slots,
                     slot,
                 };
-                let granted = client.acquire_bundle(asked, id).await?;
+                let granted = client.acquire_bundle(asked, id()).await?;
                 say!(
                     "{} fencing token {} until slot {}",
                     granted.lease_id,
@@ -96,7 +99,7 @@ impl Resource {
                     fencing_token: held.fencing_token,
                     slot,
                 };
-                client.confirm(asked, id).await?;
+                client.confirm(asked, id()).await?;
                 say!("confirmed");
             }
             ResourceCommand::Release(held) => {
@@ -106,17 +109,17 @@ impl Resource {
                     fencing_token: held.fencing_token,
                     slot,
                 };
-                let released = client.release(asked, id).await?;
+                let released = client.release(asked, id()).await?;
                 say!("released, fencing token {}", released.fencing_token);
             }
             ResourceCommand::Revoke { lease_id } => {
                 let asked = Revoke { lease_id, slot };
-                let revoked = client.revoke(asked, id).await?;
+                let revoked = client.revoke(asked, id()).await?;
                 say!("revoked, fencing token {}", revoked.fencing_token);
             }
             ResourceCommand::Reclaim { lease_id } => {
                 let asked = Reclaim { lease_id, slot };
-                client.reclaim(asked, id).await?;
+                client.reclaim(asked, id()).await?;
                 say!("reclaimed");
             }
             ResourceCommand::Get { resource } => {

@@ -15,14 +15,14 @@ use clap::Args;
 use client::{AllocationView, QueryError, UsagePage, UsageQuery};
 use schemas::v1::RunUsage;
 use serde_json::{Value, json};
-use vocab::{AllocationId, Millis, ResourceKind};
+use vocab::{Millis, ResourceKind};
 
 #[derive(Args)]
 pub struct Describe {
     #[command(flatten)]
     whose: Whose,
-    #[arg(value_parser = amount::allocation)]
-    allocation_id: AllocationId,
+    /// Its id or name, or the beginning of one.
+    allocation_id: String,
     #[command(flatten)]
     output: Output,
 }
@@ -30,7 +30,7 @@ pub struct Describe {
 impl Describe {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.tenant(self.whose.tenant.as_deref()).await?;
-        let view = look::allocation(&client, &self.allocation_id.to_string()).await?;
+        let view = look::allocation(&client, &self.allocation_id).await?;
         let query = UsageQuery {
             allocation_id: view.allocation_id.clone(),
             at_lsn: view.lsn,

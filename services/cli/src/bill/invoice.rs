@@ -12,7 +12,6 @@ use crate::{
 };
 use analytics::store::{Export, Part, Reconciled, ReconciledMonth, Store};
 use clap::{Args, Subcommand, ValueEnum};
-use client::Operation;
 use schemas::v1;
 use std::{
     fs::File,
@@ -123,8 +122,9 @@ impl Close {
             month: self.month.0,
             expected_version: self.expected.expected_version,
         };
-        let operator = context.operator().await?;
-        let applied = operator.close_period(change, Operation::fresh_id()).await?;
+        let sending = &self.expected.sending;
+        let operator = sending.operator(context).await?;
+        let applied = operator.close_period(change, sending.id()).await?;
         told(&format!("close {}", self.month), applied)
     }
 }

@@ -8,7 +8,6 @@ use crate::{
     print::{Output, Page, Sheet, column, exactly, moment, number, plain, valued},
 };
 use clap::{Args, Subcommand};
-use client::Operation;
 use schemas::v1;
 
 #[derive(Subcommand)]
@@ -75,11 +74,9 @@ impl Set {
             pool: self.pool,
             cluster: self.cluster,
         };
-        let operator = context.operator().await?;
-        told(
-            &title,
-            operator.set_rate(change, Operation::fresh_id()).await?,
-        )
+        let sending = self.expected.sending;
+        let operator = sending.operator(context).await?;
+        told(&title, operator.set_rate(change, sending.id()).await?)
     }
 }
 

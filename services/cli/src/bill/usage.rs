@@ -4,11 +4,12 @@ use super::{month, used};
 use crate::{
     Failure, amount,
     context::Context,
+    names,
     print::{Cell, Column, Output, Page, Sheet, column, exactly, moment, named, plain},
 };
 use analytics::store::{Dimension, UseLine, Wanted, When};
 use clap::{Args, ValueEnum};
-use client::{UsageBy, UsageQuery};
+use client::{Client, UsageBy, UsageQuery};
 use serde_json::json;
 use vocab::{AllocationId, Millis, Month};
 
@@ -30,9 +31,9 @@ pub struct Usage {
     /// Hours that begin before, in the same form.
     #[arg(long, value_parser = amount::past)]
     until: Option<amount::Past>,
-    /// Only the runs of this allocation, whenever they were.
-    #[arg(long, value_parser = amount::allocation, conflicts_with_all = ["month", "since", "until", "by"])]
-    allocation: Option<AllocationId>,
+    /// Only the runs of this allocation, whenever they were: its id; or of a tenant its name, or the beginning of one.
+    #[arg(long, conflicts_with_all = ["month", "since", "until", "by"])]
+    allocation: Option<String>,
     #[arg(long)]
     team: Option<String>,
     #[arg(long)]
@@ -122,9 +123,18 @@ impl Usage {
         let (output, by) = (self.output, self.by.clone());
         let tenant = context.tenant_of(self.tenant.as_deref());
         let of_all = tenant.is_none();
-        let wanted = self.wanted(now);
-        let found = match &tenant {
-            Some(tenant) => own(context, tenant, &self.by, &wanted).await?,
+        let client = match &tenant {
+            Some(tenant) => Some(context.tenant(Some(tenant)).await?),
+            None => None,
+        };
+        let allocation = match (&self.allocation, &client) {
+            (None, _) => None,
+            (Some(name), Some(client)) => Some(names::id(client, name).await?),
+            (Some(id), None) => Some(amount::allocation(id).map_err(Failure::usage)?),
+        };
+        let wanted = self.wanted(now, allocation);
+        let found = match &client {
+            Some(client) => own(client, &self.by, &wanted).await?,
             None => all(context, wanted).await?,
         };
         let through = amount::moment(found.through);
@@ -134,7 +144,7 @@ impl Usage {
             .print(output)
     }
 
-    fn wanted(&self, now: Millis) -> Wanted {
+    fn wanted(&self, now: Millis, allocation: Option<AllocationId>) -> Wanted {
         let past =
             |past: Option<amount::Past>, or: Millis| past.map_or(or, |past| Millis(past.ms(now.0)));
         let (from, until) = match self.month {
@@ -144,7 +154,7 @@ impl Usage {
                 past(self.until, Month::LAST.end()),
             ),
         };
-        let when = match self.allocation {
+        let when = match allocation {
             Some(id) => When::Allocation(id.0),
             None => When::Hours { from, until },
         };
@@ -164,13 +174,7 @@ impl Usage {
 }
 
 /// By the bus.
-async fn own(
-    context: &Context,
-    tenant: &str,
-    by: &[By],
-    wanted: &Wanted,
-) -> Result<Found, Failure> {
-    let client = context.tenant(Some(tenant)).await?;
+async fn own(client: &Client, by: &[By], wanted: &Wanted) -> Result<Found, Failure> {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let (from_ms, until_ms, allocation_id) = match wanted.when {
         When::Hours { from, until } => (from.0, until.0, String::new()),

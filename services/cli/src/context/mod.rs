@@ -149,19 +149,29 @@ impl Context {
     }
 
     pub async fn tenant(&self, said: Option<&str>) -> Result<Client, Failure> {
+        self.tenant_until(said, None).await
+    }
+
+    /// With a deadline for each operation.
+    pub async fn tenant_until(
+        &self,
+        said: Option<&str>,
+        deadline: Option<Duration>,
+    ) -> Result<Client, Failure> {
         let tenant = self.tenant_name(said)?;
         if self.settings.creds.is_some() && self.settings.tenant.is_none() {
             return Err(Failure::usage(ContextError::Operators(self.source.clone())));
         }
         let creds = self.creds(&format!("tenant:{tenant}"))?;
-        self.connect(ConnectOptions::tenant(self.nats_url()?, self.cell()?, tenant).creds(creds))
-            .await
+        let options = ConnectOptions::tenant(self.nats_url()?, self.cell()?, tenant);
+        self.connect(options.creds(creds).deadline(deadline)).await
     }
 
-    pub async fn operator(&self) -> Result<Client, Failure> {
+    /// With a deadline for each operation.
+    pub async fn operator_until(&self, deadline: Option<Duration>) -> Result<Client, Failure> {
         let creds = self.operators_creds()?;
-        self.connect(ConnectOptions::operator(self.nats_url()?, self.cell()?).creds(creds))
-            .await
+        let options = ConnectOptions::operator(self.nats_url()?, self.cell()?);
+        self.connect(options.creds(creds).deadline(deadline)).await
     }
 
     async fn connect(&self, options: ConnectOptions) -> Result<Client, Failure> {

@@ -1,9 +1,9 @@
 //! Cordon and drain: nodes that take nothing new, and nodes that are cleared.
 
 use super::{Expected, told};
-use crate::{Failure, amount, context::Context, print::say, submit::requirement};
+use crate::{Failure, amount, context::Context, print::say, sending::Sending, submit::requirement};
 use clap::Args;
-use client::{Client, Operation};
+use client::Client;
 use schemas::v1;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -65,6 +65,8 @@ pub struct Drain {
     /// Give up waiting after so long: 90s, 10m. What was begun goes on.
     #[arg(long, value_name = "TIME", value_parser = amount::duration_ms)]
     timeout: Option<i64>,
+    #[command(flatten)]
+    sending: Sending,
 }
 
 /// Between two looks.
@@ -144,7 +146,9 @@ async fn set_all(
     if nodes.len() > 1 && expected.expected_version.is_some() {
         return Err(Failure::usage("a version is expected of one node"));
     }
-    let operator = context.operator().await?;
+    let sending = &expected.sending;
+    each_its_own(&nodes, sending)?;
+    let operator = sending.operator(context).await?;
     for node in nodes {
         let change = v1::SetCordon {
             node,
@@ -152,14 +156,27 @@ async fn set_all(
             expected_version: expected.expected_version,
             ..v1::SetCordon::default()
         };
-        set(verb, change, &operator).await?;
+        set(verb, change, sending, &operator).await?;
     }
     Ok(())
 }
 
-async fn set(verb: &str, change: v1::SetCordon, operator: &Client) -> Result<u64, Failure> {
+/// One operation is of one node.
+fn each_its_own(nodes: &[String], sending: &Sending) -> Result<(), Failure> {
+    match nodes.len() > 1 && sending.is_repeated() {
+        true => Err(Failure::usage("an operation id is of one node")),
+        false => Ok(()),
+    }
+}
+
+async fn set(
+    verb: &str,
+    change: v1::SetCordon,
+    sending: &Sending,
+    operator: &Client,
+) -> Result<u64, Failure> {
     let title = format!("{verb} {}", change.node);
-    let applied = operator.set_cordon(change, Operation::fresh_id()).await?;
+    let applied = operator.set_cordon(change, sending.id()).await?;
     let version = applied.version;
     told(&title, applied)?;
     Ok(version)
@@ -183,9 +200,11 @@ impl Drain {
         let most = self
             .max_unavailable
             .map_or(usize::MAX, |most| most as usize);
-        let mut next: VecDeque<_> = self.chosen.names(context).await?.into();
+        let nodes = self.chosen.names(context).await?;
+        each_its_own(&nodes, &self.sending)?;
+        let mut next: VecDeque<_> = nodes.into();
         let mut draining: Vec<Draining> = Vec::new();
-        let operator = context.operator().await?;
+        let operator = self.sending.operator(context).await?;
         let pool = context.warm_state("scheduler").await?;
         loop {
             while draining.len() < most
@@ -198,7 +217,7 @@ impl Drain {
                     at_once: self.at_once,
                     expected_version: None,
                 };
-                let version = set("drain", change, &operator).await?;
+                let version = set("drain", change, &self.sending, &operator).await?;
                 draining.push(Draining {
                     node,
                     version,

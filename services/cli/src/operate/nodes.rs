@@ -5,10 +5,10 @@ use crate::{
     Failure, amount,
     context::Context,
     print::{Output, Page, Sheet, column, moment, named, number, plain, quantity, say},
+    sending::Sending,
     submit::{label, requirement},
 };
 use clap::{Args, Subcommand};
-use client::Operation;
 use schemas::v1;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -82,7 +82,7 @@ impl NodeCommand {
                     approved: None,
                     expected_version: forget.expected.expected_version,
                 };
-                set_node(&title, change, context).await
+                set_node(&title, change, &forget.expected.sending, context).await
             }
             Self::List(list) => list.run(context).await,
             Self::Describe(describe) => describe.run(context).await,
@@ -115,15 +115,20 @@ impl Approve {
             node: self.node,
             expected_version: self.expected.expected_version,
         };
-        set_node(&title, change, context).await?;
+        set_node(&title, change, &self.expected.sending, context).await?;
         say!("token: {token}");
         Ok(())
     }
 }
 
-async fn set_node(title: &str, change: v1::SetNode, context: &Context) -> Result<(), Failure> {
-    let operator = context.operator().await?;
-    let id = Operation::fresh_id();
+async fn set_node(
+    title: &str,
+    change: v1::SetNode,
+    sending: &Sending,
+    context: &Context,
+) -> Result<(), Failure> {
+    let operator = sending.operator(context).await?;
+    let id = sending.id();
     told(title, operator.set_node(change, id).await?)
 }
 
@@ -200,7 +205,8 @@ pub struct Unreserve {
 
 impl Reserve {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        reserve(self.request(), context).await
+        let sending = self.expected.sending.clone();
+        reserve(self.request(), &sending, context).await
     }
 
     pub fn request(self) -> v1::SetReservation {
@@ -220,7 +226,8 @@ impl Reserve {
 
 impl Unreserve {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        reserve(self.request(), context).await
+        let sending = self.expected.sending.clone();
+        reserve(self.request(), &sending, context).await
     }
 
     pub fn request(self) -> v1::SetReservation {
@@ -232,9 +239,13 @@ impl Unreserve {
     }
 }
 
-async fn reserve(change: v1::SetReservation, context: &Context) -> Result<(), Failure> {
+async fn reserve(
+    change: v1::SetReservation,
+    sending: &Sending,
+    context: &Context,
+) -> Result<(), Failure> {
     let title = format!("reservation {}", change.reservation);
-    let operator = context.operator().await?;
-    let id = Operation::fresh_id();
+    let operator = sending.operator(context).await?;
+    let id = sending.id();
     told(&title, operator.set_reservation(change, id).await?)
 }

@@ -3,7 +3,6 @@
 use super::{Expected, placement, told};
 use crate::{Failure, amount, context::Context};
 use clap::{ArgAction, Args};
-use client::Operation;
 use schemas::v1;
 
 /// Sets all of a priority class. Those that were asked for before keep the priority that they have.
@@ -31,9 +30,10 @@ pub struct PriorityClass {
 
 impl PriorityClass {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let sending = self.expected.sending.clone();
         let title = format!("priority class {}", self.class);
-        let operator = context.operator().await?;
-        let id = Operation::fresh_id();
+        let operator = sending.operator(context).await?;
+        let id = sending.id();
         let set = operator.set_priority_class(self.request(), id).await?;
         told(&title, set)
     }
@@ -87,8 +87,9 @@ pub struct Policy {
 
 impl Policy {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let operator = context.operator().await?;
-        let id = Operation::fresh_id();
+        let sending = self.expected.sending.clone();
+        let operator = sending.operator(context).await?;
+        let id = sending.id();
         let set = operator.set_scheduling(self.request(), id).await?;
         told("policy", set)
     }

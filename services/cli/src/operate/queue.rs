@@ -3,7 +3,6 @@
 use super::{Expected, names, placement, told};
 use crate::{Failure, amount, context::Context};
 use clap::Args;
-use client::Operation;
 use schemas::v1;
 use vocab::QueueOrder;
 
@@ -66,9 +65,10 @@ fn order(text: &str) -> Result<i32, String> {
 
 impl QueueSet {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let sending = self.expected.sending.clone();
         let title = format!("queue {}", self.queue);
-        let operator = context.operator().await?;
-        let id = Operation::fresh_id();
+        let operator = sending.operator(context).await?;
+        let id = sending.id();
         told(&title, operator.set_queue(self.request(), id).await?)
     }
 

@@ -3,7 +3,6 @@
 use super::{Expected, named, told};
 use crate::{Failure, amount, context::Context};
 use clap::Args;
-use client::Operation;
 use schemas::v1;
 use vocab::{Account, BudgetOf, Period, QuotaResource, Token};
 
@@ -49,10 +48,11 @@ pub struct QuotaSet {
 
 impl QuotaSet {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let sending = self.expected.sending.clone();
         let title = format!("quota {} {}", self.account, self.resource);
         let change = self.request()?;
-        let operator = context.operator().await?;
-        let id = Operation::fresh_id();
+        let operator = sending.operator(context).await?;
+        let id = sending.id();
         told(&title, operator.set_quota(change, id).await?)
     }
 
@@ -110,10 +110,11 @@ fn period(text: &str) -> Result<i32, String> {
 
 impl QuotaBudget {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let sending = self.expected.sending.clone();
         let title = format!("budget {} {}", self.account, self.of.name());
         let change = self.request()?;
-        let operator = context.operator().await?;
-        let id = Operation::fresh_id();
+        let operator = sending.operator(context).await?;
+        let id = sending.id();
         told(&title, operator.set_budget(change, id).await?)
     }
 

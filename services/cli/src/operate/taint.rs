@@ -8,7 +8,7 @@ use crate::{
     print::{Output, Page, Sheet, column, plain},
 };
 use clap::Args;
-use client::{Failed, Operation};
+use client::Failed;
 use scheduler::store::NodeUse;
 use schemas::v1;
 use sqlx::PgPool;
@@ -115,13 +115,14 @@ impl Taint {
             let sheet = Sheet::new(vec![column("taint", "taint")], 1, rows.collect());
             return Page::of(sheet, "no taints").print(self.output);
         }
-        let operator = context.operator().await?;
+        let sending = &self.expected.sending;
+        let operator = sending.operator(context).await?;
         let mut stale = None;
         // What was read may be a moment old: it is changed only if it is still so, and otherwise looked at again.
         let applied = look::look_again::<_, Failure>(async || {
             let known = self.known(&pool).await?;
             let change = self.request(&known);
-            match operator.set_taints(change, Operation::fresh_id()).await {
+            match operator.set_taints(change, sending.id()).await {
                 Ok(applied) => Ok(Some(applied)),
                 Err(Failed::Refused(refused)) if self.is_stale(&refused) => {
                     stale = Some(refused);
@@ -168,7 +169,9 @@ impl Taint {
 
     fn is_stale(&self, refused: &v1::Refused) -> bool {
         let rule = refused.refusal.as_ref().map(v1::Refusal::rule);
-        self.expected.expected_version.is_none() && rule == Some(v1::Rule::VersionConflict)
+        let is_free =
+            self.expected.expected_version.is_none() && !self.expected.sending.is_repeated();
+        is_free && rule == Some(v1::Rule::VersionConflict)
     }
 }
 

@@ -3,7 +3,6 @@
 use super::{Expected, named, told};
 use crate::{Failure, amount, context::Context};
 use clap::{ArgAction, Args};
-use client::Operation;
 use schemas::v1;
 use vocab::{OnExceed, ReclaimFrom};
 
@@ -63,9 +62,10 @@ fn reclaim(text: &str) -> Result<i32, String> {
 
 impl Tenant {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let sending = self.expected.sending.clone();
         let title = format!("tenant {}", self.tenant);
-        let operator = context.operator().await?;
-        let id = Operation::fresh_id();
+        let operator = sending.operator(context).await?;
+        let id = sending.id();
         told(&title, operator.set_tenant(self.request(), id).await?)
     }
 
