@@ -219,14 +219,14 @@ class Agent(unittest.TestCase):
                                    'echo "$GREETING $APPORTION_TENANT on $APPORTION_NODE"; echo oops >&2; exit 7')
         self.assertEqual((done.returncode, done.stdout), (7, f"hello team-a on {NODE}\noops\n"), done.stderr)
         self.assertIn("ended: failed, exit code 7", done.stderr)
-        allocation = done.stderr.split()[0]
+        allocation = done.stderr.splitlines()[1].split()[0]
         self.assertIn("exit code 7", self.apportion("explain", "--tenant", "team-a", allocation))
         self.assertIn("exit code 7", self.apportion("get", "--tenant", "team-a", allocation))
         self.assertIn("ended: failed, exit code 7", self.apportion("watch", "--tenant", "team-a", "--once"))
         self.assertEqual(self.apportion("logs", "--tenant", "team-a", allocation), done.stdout)
         # Another tenant sees nothing of it.
         other = self.ask("logs", "--tenant", "team-b", allocation)
-        self.assertEqual((other.returncode, other.stdout), (1, ""))
+        self.assertEqual((other.returncode, other.stdout), (3, ""))
 
         payload = self.directory / "payload"
         payload.write_bytes(b"\x00from standard input\n")
@@ -239,22 +239,22 @@ class Agent(unittest.TestCase):
             self.assertEqual(done.returncode, code, done.stderr)
             self.assertIn(why, done.stderr)
         refused = self.ask("submit", "--tenant", "team-a", *ASKS, "--env", "1=2", "--", "true")
-        self.assertEqual(refused.returncode, 1)
+        self.assertEqual(refused.returncode, 3)
         self.assertIn("name invalid: work.env", refused.stderr)
 
         allocation = self.submit("--", "sh", "-c", "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.1; done")
         self.wait(lambda: self.apportion("logs", "--tenant", "team-a", allocation) == "up\n"
-                  if self.state_of(allocation) == "running" else False, "it runs")
+                  if self.state_of(allocation) == "started" else False, "it runs")
         self.apportion("cancel", "--tenant", "team-a", allocation)
         self.wait(lambda: self.state_of(allocation) == "ended", "it is cancelled")
         self.assertTrue(self.apportion("logs", "--tenant", "team-a", allocation).endswith("bye\n"))
 
         # Without a command it holds its place, on a simulated node too, which would end it after a while.
-        for line in self.apportion("nodes").splitlines()[:-1]:
+        for line in self.apportion("nodes").splitlines()[1:-1]:
             if line.split()[0] != NODE:
                 self.apportion("cordon", line.split()[0])
         allocation = self.submit()
-        self.wait(lambda: self.state_of(allocation) == "running", "it holds its place")
+        self.wait(lambda: self.state_of(allocation) == "started", "it holds its place")
         self.apportion("cancel", "--tenant", "team-a", allocation)
         self.wait(lambda: self.state_of(allocation) == "ended", "it lets go")
 
@@ -265,7 +265,7 @@ class Agent(unittest.TestCase):
         done = self.ask("submit", "--tenant", "team-a", "--cpu", "1", "--memory", "64MiB", "--operation-id", operation,
                         "--follow", "--", "sh", "-c", 'echo hi; echo "$APPORTION_OPERATION_ID"; sleep 2')
         self.assertEqual((done.returncode, done.stdout), (0, f"hi\n{operation}\n"), done.stderr)
-        allocation = done.stderr.split()[0]
+        allocation = done.stderr.splitlines()[1].split()[0]
 
         def described():
             return json.loads(self.apportion("describe", "--tenant", "team-a", allocation, "-o", "json"))
@@ -290,7 +290,7 @@ class Agent(unittest.TestCase):
         used = said["used"]
         self.assertEqual(measured, [["true", str(used["cpu_us"]), str(used["memory_peak_bytes"]), str(used["log_bytes"])]])
         other = self.ask("describe", "--tenant", "team-b", allocation)
-        self.assertEqual((other.returncode, other.stdout), (1, ""))
+        self.assertEqual((other.returncode, other.stdout), (3, ""))
 
     def test_a_run_outlives_its_agent_and_goes_back_when_it_is_drained(self):
         agent = self.agent()
@@ -299,7 +299,7 @@ class Agent(unittest.TestCase):
         waits = f"echo up; while [ ! -e {gate} ]; do sleep 0.05; done; exit 5"
         for ends_meanwhile in (False, True):
             allocation = self.submit("--", "sh", "-c", waits)
-            self.wait(lambda: self.state_of(allocation) == "running", "it runs")
+            self.wait(lambda: self.state_of(allocation) == "started", "it runs")
             agent.kill()
             agent.wait()
             if ends_meanwhile:
@@ -313,7 +313,7 @@ class Agent(unittest.TestCase):
             gate.unlink()
 
         allocation = self.submit("--retries", "1", "--", "sh", "-c", waits)
-        self.wait(lambda: self.state_of(allocation) == "running", "it runs")
+        self.wait(lambda: self.state_of(allocation) == "started", "it runs")
         self.agents[-1].terminate()
         self.assertEqual(self.agents[-1].wait(PATIENCE_SECONDS), 0)
         self.wait(lambda: "queued again" in self.apportion("explain", "--tenant", "team-a", allocation), "it is queued again")
@@ -371,7 +371,7 @@ class Agent(unittest.TestCase):
         allocation = self.submit("--", "sh", "-c", beats)
         self.wait(lambda: record.exists() and "beat" in record.read_text(encoding="utf-8"), "it runs")
         agent.send_signal(signal.SIGSTOP)
-        self.wait(lambda: not self.node_is("ready") and self.state_of(allocation) == "queued", "the node is lost")
+        self.wait(lambda: not self.node_is("ready") and self.state_of(allocation) == "waiting", "the node is lost")
         agent.send_signal(signal.SIGCONT)
         self.wait(lambda: record.read_text(encoding="utf-8").count("begin") == 2, "it runs again")
         said = record.read_text(encoding="utf-8").split()
@@ -398,7 +398,7 @@ class Agent(unittest.TestCase):
         # More than is kept of a log: the newest part is there, and how much is not.
         done = self.run_to_its_end("--", "seq", "-w", "1000000", "1099999")
         self.assertEqual(done.returncode, 0, done.stderr)
-        allocation = done.stderr.split()[0]
+        allocation = done.stderr.splitlines()[1].split()[0]
         done = self.ask("logs", "--tenant", "team-a", allocation)
         dropped = int(re.search(r"\((\d+) bytes were dropped\)", done.stderr)[1])
         self.assertEqual(dropped + len(done.stdout), 800_000)
@@ -467,7 +467,7 @@ class Agent(unittest.TestCase):
             allocation = self.submit("--", sys.executable, "-c", "import os, pathlib, sys, time\n"
                                      "pathlib.Path(sys.argv[1]).touch()\n"
                                      "while not os.path.exists(sys.argv[2]): time.sleep(0.01)", str(begun), str(gate))
-            self.wait(lambda: begun.exists() and self.state_of(allocation) == "running", "it runs")
+            self.wait(lambda: begun.exists() and self.state_of(allocation) == "started", "it runs")
             runs = net.now_ms()
             if ahead_at_its_end is not None:
                 set_ahead(ahead_at_its_end)
@@ -502,8 +502,8 @@ class Agent(unittest.TestCase):
         def states():
             return [self.state_of(allocation) for allocation in asked]
 
-        self.wait(lambda: states().count("running") == 3, "as many run as may")
-        waiting = asked[states().index("queued")]
+        self.wait(lambda: states().count("started") == 3, "as many run as may")
+        waiting = asked[states().index("waiting")]
         self.wait(lambda: "holds as many allocations as it may" in self.apportion("explain", "--tenant", "team-a", waiting),
                   "it says why the others wait")
         gate.touch()
@@ -578,12 +578,12 @@ class Agent(unittest.TestCase):
         self.apportion("taint", other, "maintenance=now:NoExecute")
         self.wait(lambda: places() == [("started", NODE)] * 2, "they are back")
         self.assertIn("a taint that it does not tolerate", self.apportion("explain", "--tenant", "team-a", allocations[0]))
-        self.wait(lambda: self.apportion("taint", other) == "maintenance=now:NoExecute\n", "it is known")
+        self.wait(lambda: self.apportion("taint", other) == "taint\nmaintenance=now:NoExecute\n", "it is known")
         stale = self.ask("taint", other, "maintenance-", "--expected-version", "7")
-        self.assertEqual(stale.returncode, 1)
+        self.assertEqual(stale.returncode, 3)
         self.apportion("taint", other, "slow:PreferNoSchedule")
         self.apportion("taint", other, "maintenance-")
-        self.wait(lambda: self.apportion("taint", other) == "slow:PreferNoSchedule\n", "the other stays")
+        self.wait(lambda: self.apportion("taint", other) == "taint\nslow:PreferNoSchedule\n", "the other stays")
         late = self.ask("drain", NODE, "--watch", "--timeout", "0ms")
         self.assertEqual(late.returncode, 1)
         self.assertIn("not empty in time", late.stderr)

@@ -159,7 +159,7 @@ class TlsStack(Up):
         paths.write_private(misled, text.replace(self.stack["tls"]["ca_file"], str(other)))
         for words in (["submit", "--tenant", "team-a", "--cpu", "1", "--memory", "1GiB"], ["nodes"], ["bill"]):
             refused = self.apportion(*words, stack=misled)
-            self.assertEqual(refused.returncode, 1, words)
+            self.assertEqual(refused.returncode, 5, words)
             self.assertRegex(refused.stderr, "(?i)certificate|UnknownIssuer|does not vouch", words)
         with self.assertRaises(urllib.error.URLError) as refused:
             self.billed(trusting(other))

@@ -3,20 +3,61 @@
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use vocab::{Account, AllocationId, BudgetOf, Millis, QuotaResource, ResourceKind};
 
-/// `4` cores or `1500m`.
+/// `4` cores, `0.5` or `1500m`.
 pub fn cpu_milli(text: &str) -> Result<i64, String> {
-    milli(text).ok_or_else(|| format!("{text}: write cores as 4, or millicores as 1500m"))
+    milli(text).ok_or_else(|| format!("{text}: write cores as 4 or 0.5, or millicores as 500m"))
 }
 
-/// `4` of anything or `1500m`.
+/// `4` of anything, `0.5` or `1500m`.
 pub fn thousandths(text: &str) -> Result<i64, String> {
-    milli(text).ok_or_else(|| format!("{text}: write whole ones as 4, or thousandths as 1500m"))
+    milli(text).ok_or_else(|| format!("{text}: write whole ones as 4, or parts as 0.5 or 500m"))
 }
 
 fn milli(text: &str) -> Option<i64> {
     match text.strip_suffix('m') {
-        Some(milli) => milli.parse().ok(),
-        None => text.parse::<i64>().ok()?.checked_mul(1000),
+        Some(milli) => Decimal::parse(milli)?.times(1),
+        None => Decimal::parse(text)?.times(1000),
+    }
+}
+
+/// Digits, perhaps with a point among them.
+struct Decimal {
+    digits: u128,
+    /// Of them behind the point.
+    places: u32,
+}
+
+impl Decimal {
+    fn parse(text: &str) -> Option<Self> {
+        let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
+        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        if !digits(whole) || !digits(part) {
+            return None;
+        }
+        let part = part.trim_end_matches('0');
+        Some(Self {
+            digits: format!("{whole}{part}").parse().ok()?,
+            places: u32::try_from(part.len()).ok()?,
+        })
+    }
+
+    /// So many units; none: that is not a whole number of them, or too large a one.
+    fn times(&self, unit: i64) -> Option<i64> {
+        let (units, rest) = self.divided(unit)?;
+        (rest == 0).then_some(units)
+    }
+
+    /// Not less than that.
+    fn times_rounded_up(&self, unit: i64) -> Option<i64> {
+        let (units, rest) = self.divided(unit)?;
+        units.checked_add(i64::from(rest > 0))
+    }
+
+    fn divided(&self, unit: i64) -> Option<(i64, u128)> {
+        let product = self.digits.checked_mul(unit.unsigned_abs().into())?;
+        let places = 10_u128.checked_pow(self.places)?;
+        let units = i64::try_from(product / places).ok()?;
+        Some((units, product % places))
     }
 }
 
@@ -82,25 +123,47 @@ pub fn age(ms: i64) -> String {
     }
 }
 
-/// Unix milliseconds; 0: never.
-pub fn moment_or_dash(ms: i64) -> String {
-    match ms {
-        0 => "-".to_owned(),
-        ms => moment(Millis(ms)),
-    }
-}
+/// What a unit of memory has of bytes, by the names that Kubernetes gives them; those of 1,024 may have a B behind them.
+const MEMORY_UNITS: [(&str, i64); 15] = [
+    ("PiB", 1 << 50),
+    ("TiB", 1 << 40),
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("Pi", 1 << 50),
+    ("Ti", 1 << 40),
+    ("Gi", 1 << 30),
+    ("Mi", 1 << 20),
+    ("Ki", 1 << 10),
+    ("T", 1_000_000_000_000),
+    ("G", 1_000_000_000),
+    ("M", 1_000_000),
+    ("k", 1000),
+    ("B", 1),
+];
 
-/// `16GiB`, `512MiB`, as Kubernetes has them `16Gi` and `512Mi`, or bytes.
+/// `16GiB`, `16Gi`, `1.5Gi`, `512Mi`, `16G` or `1024B`. A number alone is refused: who writes 16 hardly means bytes.
 pub fn bytes(text: &str) -> Result<i64, String> {
-    let wrong = || format!("{text}: write memory as 16GiB, 512MiB, or bytes");
-    let units = [("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10)];
-    let unit = units.iter().find_map(|(name, shift)| {
-        let number = text.strip_suffix('B').unwrap_or(text).strip_suffix(name)?;
-        Some((number, *shift))
+    let wrong = || format!("{text}: write memory as 16GiB or 16Gi, 512Mi, 16G, or bytes as 1024B");
+    let unit = MEMORY_UNITS.iter().find_map(|(name, bytes)| {
+        let number = text.strip_suffix(name)?;
+        Some((number, *bytes))
     });
-    let (number, shift) = unit.unwrap_or((text, 0));
-    let number: i64 = number.trim().parse().map_err(|_| wrong())?;
-    number.checked_mul(1 << shift).ok_or_else(wrong)
+    match (unit, Decimal::parse(text)) {
+        (Some((number, 1)), _) => Decimal::parse(number).and_then(|number| number.times(1)),
+        // A tenth of a GiB is no whole number of bytes.
+        (Some((number, bytes)), _) => {
+            Decimal::parse(number).and_then(|number| number.times_rounded_up(bytes))
+        }
+        (None, Some(Decimal { digits: 0, .. })) => Some(0),
+        (None, Some(_)) => {
+            return Err(format!(
+                "{text}: say of what: write {text}GiB or {text}Gi, or {text} bytes as {text}B"
+            ));
+        }
+        (None, None) => None,
+    }
+    .ok_or_else(wrong)
 }
 
 /// Micro-units as a decimal amount, without rounding.
@@ -164,14 +227,7 @@ pub fn of_budget(of: &BudgetOf, text: &str) -> Result<i64, String> {
 
 /// A decimal amount in millionths, without rounding.
 pub fn micro(text: &str) -> Option<i64> {
-    let (whole, part) = text.split_once('.').unwrap_or((text, "0"));
-    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    if !digits(whole) || !digits(part) || part.len() > 6 {
-        return None;
-    }
-    let part: i64 = format!("{part:0<6}").parse().ok()?;
-    let whole = whole.parse::<i64>().ok()?.checked_mul(1_000_000)?;
-    whole.checked_add(part)
+    Decimal::parse(text)?.times(1_000_000)
 }
 
 fn kind(resource: &QuotaResource) -> Option<ResourceKind> {
@@ -236,24 +292,99 @@ pub fn spent(of: &BudgetOf, amount: u128) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
-    fn amounts_are_read_exactly() {
-        assert_eq!(cpu_milli("4"), Ok(4000));
-        assert_eq!(cpu_milli("1500m"), Ok(1500));
-        assert_eq!(bytes("16GiB"), Ok(16 << 30));
-        assert_eq!(bytes("64Mi"), Ok(64 << 20));
-        assert_eq!(bytes("7"), Ok(7));
-        for bad in ["", "x", "4.5", "9223372036854775807"] {
-            assert!(cpu_milli(bad).is_err(), "{bad}");
+    fn cores_are_read_to_the_thousandth() {
+        let check = |text, expected| assert_eq!(milli(text), expected, "{text}");
+        check("4", Some(4000));
+        check("0.5", Some(500));
+        check("1.250", Some(1250));
+        check("1.2500", Some(1250));
+        check("500m", Some(500));
+        check("0", Some(0));
+        check("9223372036854775", Some(9_223_372_036_854_775_000));
+        for bad in [
+            "",
+            "x",
+            "m",
+            "-1",
+            "+1",
+            "1.",
+            ".5",
+            "1.2345",
+            "0.5m",
+            "1e3",
+            "4 ",
+            "9223372036854775807",
+            "340282366920938463463374607431768211456",
+        ] {
+            check(bad, None);
+            let said = cpu_milli(bad).unwrap_err();
+            assert!(
+                said.ends_with("write cores as 4 or 0.5, or millicores as 500m"),
+                "{said}"
+            );
         }
-        for bad in ["", "GiB", "1GB", "9223372036854775807KiB"] {
-            assert!(bytes(bad).is_err(), "{bad}");
+        assert_eq!(thousandths("0.5"), Ok(500));
+    }
+
+    #[test]
+    fn memory_has_a_unit() {
+        let check = |text, expected: i64| assert_eq!(bytes(text), Ok(expected), "{text}");
+        check("16GiB", 16 << 30);
+        check("16Gi", 16 << 30);
+        check("64Mi", 64 << 20);
+        check("1.5Gi", 3 << 29);
+        check("0.1Ki", 103);
+        check("2Ti", 2 << 40);
+        check("1Pi", 1 << 50);
+        check("1KiB", 1 << 10);
+        check("128M", 128_000_000);
+        check("2G", 2_000_000_000);
+        check("3k", 3000);
+        check("7B", 7);
+        check("0", 0);
+        for bad in [
+            "",
+            "GiB",
+            "1GB",
+            "1gi",
+            "1.5B",
+            "1m",
+            "1e3",
+            "-1Gi",
+            "1 Gi",
+            "1.Gi",
+            "9223372036854775807KiB",
+            "8388608Ti",
+            "1MiBB",
+        ] {
+            let said = bytes(bad).unwrap_err();
+            assert!(said.contains("write memory as 16GiB or 16Gi"), "{said}");
         }
-        assert_eq!(thousandths("8"), Ok(8000));
+        let said = "16: say of what: write 16GiB or 16Gi, or 16 bytes as 16B";
+        assert_eq!(bytes("16"), Err(said.to_owned()));
         assert_eq!(money(1_234_567), "1.234567");
         assert_eq!(human(ResourceKind::Gpu, 460), "0.460 GPUs");
         assert_eq!(moment(Millis(0)), "1970-01-01T00:00:00Z");
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(milli in 0..i64::MAX, byte in 0..i64::MAX, mib in 0..i64::MAX >> 20) {
+            prop_assert_eq!(cpu_milli(&format!("{milli}m")), Ok(milli));
+            prop_assert_eq!(cpu_milli(&format!("{}.{:03}", milli / 1000, milli % 1000)), Ok(milli));
+            prop_assert_eq!(bytes(&format!("{byte}B")), Ok(byte));
+            prop_assert_eq!(bytes(&format!("{mib}Mi")), Ok(mib << 20));
+            prop_assert_eq!(bytes(&format!("{mib}MiB")), Ok(mib << 20));
+            prop_assert_eq!(micro(&money(milli.into())), Some(milli));
+        }
+
+        #[test]
+        fn no_text_is_too_strange(text in ".*") {
+            let _ = (cpu_milli(&text), bytes(&text), micro(&text), duration_ms(&text));
+        }
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Who is who on the bus. Whoever runs these holds the bus's keys.
 
-use crate::{Failure, stack};
+use crate::{Failure, context::Chosen, print::say};
 use chassis::{Clock, tls};
 use clap::{Args, Subcommand};
 use identity::{CLAIMS_DELETE, CLAIMS_UPDATE, Directory, Plan};
@@ -76,7 +76,7 @@ pub struct Bus {
     /// The directory that `bus init` made.
     #[arg(long)]
     dir: PathBuf,
-    /// The bus, if it is not the stack's.
+    /// The bus, if it is not the context's.
     #[arg(long)]
     url: Option<String>,
     /// Whose certificate that bus has; without it, as the URL says.
@@ -85,29 +85,29 @@ pub struct Bus {
 }
 
 impl BusCommand {
-    pub async fn run(self, stack: &Path) -> Result<(), Failure> {
+    pub async fn run(self, chosen: &Chosen) -> Result<(), Failure> {
         match self {
             Self::Init(init) => init.run(),
-            Self::Tenant { command } => command.run(stack).await,
+            Self::Tenant { command } => command.run(chosen).await,
             Self::Rotate { party, bus } => {
                 let mut directory = Directory::open(&bus.dir)?;
                 let account = directory.rotate(&party, now_s())?;
-                bus.server(stack, &directory)
+                bus.server(chosen, &directory)
                     .await?
                     .update(directory.account_token(&account)?)
                     .await?;
-                println!("{party}: {}", directory.creds_path(&party).display());
+                say!("{party}: {}", directory.creds_path(&party).display());
                 Ok(())
             }
             Self::Push { bus } => {
                 let directory = Directory::open(&bus.dir)?;
-                let server = bus.server(stack, &directory).await?;
+                let server = bus.server(chosen, &directory).await?;
                 let tokens = directory.account_tokens()?;
                 let count = tokens.len();
                 for token in tokens {
                     server.update(token).await?;
                 }
-                println!("{count} accounts are known");
+                say!("{count} accounts are known");
                 Ok(())
             }
         }
@@ -128,30 +128,30 @@ impl Init {
             resolver_dir: resolver_dir.to_owned(),
         };
         let (_, written) = Directory::init(&self.out, plan, now_s())?;
-        println!("{}: {} files written", self.out.display(), written.len());
+        say!("{}: {} files written", self.out.display(), written.len());
         Ok(())
     }
 }
 
 impl TenantCommand {
-    async fn run(self, stack: &Path) -> Result<(), Failure> {
+    async fn run(self, chosen: &Chosen) -> Result<(), Failure> {
         match self {
             Self::Add { name, bus } => {
                 let mut directory = Directory::open(&bus.dir)?;
                 directory.add_tenant(&name, now_s())?;
-                let server = bus.server(stack, &directory).await?;
+                let server = bus.server(chosen, &directory).await?;
                 server.update(directory.tenant_token(&name)?).await?;
                 let creds = directory.creds_path(&format!("tenant:{name}"));
-                println!("tenant {name}: {}", creds.display());
+                say!("tenant {name}: {}", creds.display());
             }
             Self::Remove { name, bus } => {
                 let mut directory = Directory::open(&bus.dir)?;
-                let server = bus.server(stack, &directory).await?;
+                let server = bus.server(chosen, &directory).await?;
                 server
                     .delete(directory.tenant_deletion(&name, now_s())?)
                     .await?;
                 directory.forget_tenant(&name, now_s())?;
-                println!("tenant {name} is shut out");
+                say!("tenant {name} is shut out");
             }
         }
         Ok(())
@@ -163,12 +163,13 @@ fn now_s() -> i64 {
 }
 
 impl Bus {
-    async fn server(&self, stack: &Path, directory: &Directory) -> Result<Server, Failure> {
+    async fn server(&self, chosen: &Chosen, directory: &Directory) -> Result<Server, Failure> {
         let (url, ca_file) = match &self.url {
             Some(url) => (url.clone(), self.ca_file.clone()),
             None => {
-                let stack = stack::read(stack)?;
-                (stack.nats.url, stack.tls.map(|tls| tls.ca_file))
+                let context = chosen.open()?;
+                let ca_file = context.ca_file().map(Path::to_owned);
+                (context.nats_url()?.to_owned(), ca_file)
             }
         };
         let creds = directory.creds_path("system");

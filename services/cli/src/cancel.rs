@@ -1,38 +1,42 @@
 //! Taking back what was asked for, or asking for it with more or less urgency.
 
-use crate::{Failure, stack};
-use chassis::stack::Stack;
+use crate::{
+    Failure,
+    context::{Context, Whose},
+    names,
+    print::say,
+    sending::Sending,
+};
 use clap::Args;
-use client::{Of, Operation};
+use client::{Client, Of};
 
 #[derive(Args)]
 pub struct Cancel {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
     #[command(flatten)]
     which: Which,
-    /// Idempotency key; the same one gets the same outcome.
-    #[arg(long, default_value_t = Operation::fresh_id())]
-    operation_id: String,
+    #[command(flatten)]
+    sending: Sending,
 }
 
 #[derive(Args)]
 pub struct Priority {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
     /// Higher goes first.
     #[arg(allow_negative_numbers = true)]
     priority: i32,
     #[command(flatten)]
     which: Which,
-    /// Idempotency key; the same one gets the same outcome.
-    #[arg(long, default_value_t = Operation::fresh_id())]
-    operation_id: String,
+    #[command(flatten)]
+    sending: Sending,
 }
 
 #[derive(Args)]
 #[group(required = true, multiple = false)]
 struct Which {
+    /// Its id or name, or the beginning of one.
     allocation_id: Option<String>,
     /// All of this job set that has not ended.
     #[arg(long)]
@@ -41,25 +45,28 @@ struct Which {
 
 impl Which {
     /// One of the two is there, as the command line has it.
-    fn of(self) -> Of {
-        match self.allocation_id {
-            Some(id) => Of::Allocation(id),
+    async fn of(self, client: &Client) -> Result<Of, Failure> {
+        Ok(match self.allocation_id {
+            Some(name) => Of::Allocation(names::allocation(client, &name).await?),
             None => Of::JobSet(self.job_set.unwrap_or_default()),
-        }
+        })
     }
 }
 
 impl Cancel {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let client = stack::tenant(stack, &self.tenant).await?;
-        match self.which.of() {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = self
+            .sending
+            .tenant(context, self.whose.tenant.as_deref())
+            .await?;
+        match self.which.of(&client).await? {
             Of::Allocation(id) => {
-                let cancelled = client.cancel(id, self.operation_id).await?;
-                println!("{} cancelled", cancelled.allocation_id);
+                let cancelled = client.cancel(id, self.sending.id()).await?;
+                say!("{} cancelled", cancelled.allocation_id);
             }
             Of::JobSet(name) => {
-                let cancelled = client.cancel_job_set(name, self.operation_id).await?;
-                println!("{} allocations cancelled", cancelled.allocations);
+                let cancelled = client.cancel_job_set(name, self.sending.id()).await?;
+                say!("{} allocations cancelled", cancelled.allocations);
             }
         }
         Ok(())
@@ -67,10 +74,14 @@ impl Cancel {
 }
 
 impl Priority {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let client = stack::tenant(stack, &self.tenant).await?;
-        let set = client.set_priority(self.which.of(), self.priority, self.operation_id);
-        println!(
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = self
+            .sending
+            .tenant(context, self.whose.tenant.as_deref())
+            .await?;
+        let of = self.which.of(&client).await?;
+        let set = client.set_priority(of, self.priority, self.sending.id());
+        say!(
             "{} allocations have priority {}",
             set.await?.allocations,
             self.priority

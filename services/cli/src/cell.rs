@@ -1,6 +1,10 @@
 //! A cell's streams, made once by the operator of the bus, and its feature level, which that operator raises.
 
-use crate::Failure;
+use crate::{
+    Failure,
+    explain::object,
+    print::{Output, Page, Sheet, column, number, plain, say},
+};
 use async_nats::Client;
 use chassis::Config;
 use clap::{Args, Subcommand};
@@ -19,7 +23,7 @@ pub enum CellCommand {
     /// Create the streams that are missing. Run twice it changes nothing.
     Init(Init),
     /// Show the cell's feature level, and the processes that read its ledger with what they know.
-    Level(Look),
+    Level(Show),
     /// Let newer facts be written, if every process that reads the ledger knows them. It cannot be taken back.
     Raise(Raise),
 }
@@ -49,6 +53,14 @@ pub struct Look {
 }
 
 #[derive(Args)]
+pub struct Show {
+    #[command(flatten)]
+    look: Look,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Args)]
 pub struct Raise {
     #[command(flatten)]
     look: Look,
@@ -60,7 +72,7 @@ pub struct Raise {
 pub async fn run(command: CellCommand) -> Result<(), Failure> {
     match command {
         CellCommand::Init(init) => init.run().await,
-        CellCommand::Level(look) => look.run().await,
+        CellCommand::Level(show) => show.run().await,
         CellCommand::Raise(raise) => raise.run().await,
     }
 }
@@ -82,7 +94,7 @@ impl Init {
         let jetstream = async_nats::jetstream::new(client);
         let subjects = Subjects::new(&config.cell.name);
         ledger::cell::init(&jetstream, &subjects, chosen).await?;
-        println!("cell {}: streams are there", config.cell.name);
+        say!("cell {}: streams are there", config.cell.name);
         Ok(())
     }
 }
@@ -108,30 +120,41 @@ impl Look {
             level,
         })
     }
+}
 
+impl Show {
     async fn run(&self) -> Result<(), Failure> {
         let Standing {
             cell,
             level,
             programs,
             ..
-        } = self.look().await?;
-        println!("cell {cell}: feature level {level}");
-        println!(
-            "{:<5}  {:<9}  {:<24}  SERVICES",
-            "KNOWS", "VERSION", "PROCESS"
-        );
-        for program in &programs {
-            let Program {
-                services,
-                instance,
-                version,
-                level,
-            } = program;
-            let services = services.join(", ");
-            println!("{level:<5}  {version:<9}  {instance:<24}  {services}");
-        }
-        Ok(())
+        } = self.look.look().await?;
+        let rows = programs.iter().map(|program| {
+            vec![
+                number(program.level.0),
+                plain(&program.version),
+                plain(&program.instance),
+                plain(program.services.join(", ")),
+            ]
+        });
+        let columns = vec![
+            column("level", "knows"),
+            column("version", "version"),
+            column("instance", "process"),
+            column("services", "services"),
+        ];
+        let all = columns.len();
+        let sheet = Sheet::new(columns, all, rows.collect());
+        let value = object([
+            ("cell", cell.clone().into()),
+            ("level", level.0.into()),
+            ("programs", sheet.records()),
+        ]);
+        Page::new(value)
+            .text(format!("cell {cell}: feature level {level}"))
+            .sheet(sheet)
+            .print(self.output)
     }
 }
 
@@ -140,7 +163,7 @@ impl Raise {
         let stands = self.look.look().await?;
         may_raise(stands.level, self.to, &stands.programs)?;
         stands.bus.raise(self.to).await?;
-        println!("cell {}: feature level {}", stands.cell, stands.bus.level());
+        say!("cell {}: feature level {}", stands.cell, stands.bus.level());
         Ok(())
     }
 }

@@ -9,16 +9,22 @@ mod text;
 pub use json::object;
 pub use text::percent;
 
-use crate::{Failure, look::look_again, stack};
-use chassis::stack::Stack;
+use crate::{
+    Failure,
+    context::{Context, Whose},
+    look::look_again,
+    names,
+    print::{Output, Page},
+};
 use clap::Args;
 use scheduler::store;
-use vocab::{AllocationId, Lsn, Token};
+use vocab::{AllocationId, Lsn};
 
 #[derive(Args)]
 pub struct Explain {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
+    /// Its id or name, or the beginning of one.
     allocation_id: String,
     /// As of this position of the ledger, and not as of now.
     #[arg(long, value_name = "LSN")]
@@ -26,33 +32,36 @@ pub struct Explain {
     /// Show all that was decided about it.
     #[arg(long)]
     history: bool,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Explain {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let pool = stack::warm_state(stack, "scheduler").await?;
-        let tenant = Token::new(&self.tenant)?;
-        let id = AllocationId::parse(&self.allocation_id).ok_or("an allocation id is a UUID")?;
+    async fn id(&self, context: &Context) -> Result<AllocationId, Failure> {
+        if let Some(id) = AllocationId::parse(&self.allocation_id) {
+            return Ok(id);
+        }
+        let client = context.tenant(self.whose.tenant.as_deref()).await?;
+        names::id(&client, &self.allocation_id).await
+    }
+
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let pool = context.warm_state("scheduler").await?;
+        let tenant = context.tenant_name(self.whose.tenant.as_deref())?;
+        let id = self.id(context).await?;
         let at = self.at.map(Lsn);
         let found = look_again(async || store::explain(&pool, &tenant, id, at).await)
             .await?
-            .ok_or_else(|| format!("{tenant} has no allocation {id}"))?;
+            .ok_or_else(|| Failure::refused(format!("{tenant} has no allocation {id}")))?;
         if let Some(at) = at
             && at > found.through
         {
             let through = found.through.0;
             return Err(format!("the read model is at lsn {through}, before {}", at.0).into());
         }
-        if self.json {
-            println!("{:#}", json::explanation(&found, at));
-        } else {
-            for line in text::lines(&found, at, self.history) {
-                println!("{line}");
-            }
-        }
-        Ok(())
+        Page::new(json::explanation(&found, at))
+            .lines(text::lines(&found, at, self.history))
+            .rows(entry::sheet(&found))
+            .print(self.output)
     }
 }

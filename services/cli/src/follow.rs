@@ -1,14 +1,16 @@
 //! What a run writes, and how it ends.
 
 use crate::{
-    Failure, look, stack,
+    Failure,
+    context::{Context, Whose},
+    look, names,
+    print::{bytes, note},
     submit::{how, waits},
 };
-use chassis::stack::Stack;
 use clap::Args;
 use client::{Client, QueryError};
 use schemas::v1::{AllocationState, AllocationView, EndCause, LogsQuery, RunExit};
-use std::{io::Write, process::ExitCode, time::Duration};
+use std::{process::ExitCode, time::Duration};
 use vocab::Rule;
 
 /// While nothing happens.
@@ -21,8 +23,9 @@ const BY_SIGNAL: u8 = 128;
 /// Show what a run has written.
 #[derive(Args)]
 pub struct Logs {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
+    /// Its id or name, or the beginning of one.
     allocation_id: String,
     /// Go on until the allocation has ended, and end with the exit code of its command.
     #[arg(long, short)]
@@ -30,16 +33,20 @@ pub struct Logs {
 }
 
 impl Logs {
-    pub async fn run(self, stack: &Stack) -> Result<ExitCode, Failure> {
-        let client = stack::tenant(stack, &self.tenant).await?;
+    pub async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let client = context.tenant(self.whose.tenant.as_deref()).await?;
         if self.follow {
-            return follow(&client, &self.allocation_id).await;
+            let id = names::allocation(&client, &self.allocation_id).await?;
+            return follow(&client, &id, Until::EndedWithLog).await;
         }
-        let view = client.allocation(&*self.allocation_id, 0).await?;
+        let view = look::allocation(&client, &self.allocation_id).await?;
         if view.node.is_empty() {
             return Err(format!("{} has not run", self.allocation_id).into());
         }
-        Log::default().read(&client, &view).await?;
+        let mut log = Log::default();
+        while let Some(data) = log.next(&client, &view).await? {
+            bytes(&data)?;
+        }
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -52,8 +59,12 @@ struct Log {
 }
 
 impl Log {
-    /// Writes what there is to standard output; whether the run is over and has written no more.
-    async fn read(&mut self, client: &Client, view: &AllocationView) -> Result<bool, QueryError> {
+    /// What there is behind that; none: no more is there now.
+    async fn next(
+        &mut self,
+        client: &Client,
+        view: &AllocationView,
+    ) -> Result<Option<Vec<u8>>, QueryError> {
         loop {
             let query = LogsQuery {
                 allocation_id: view.allocation_id.clone(),
@@ -71,28 +82,33 @@ impl Log {
                 }
             }
             if part.data.is_empty() {
-                return Ok(part.over);
+                return Ok(None);
             }
             if part.offset > self.offset {
-                eprintln!("({} bytes were dropped)", part.offset - self.offset);
+                note!("({} bytes were dropped)", part.offset - self.offset);
             }
             self.offset = part.offset + part.data.len() as u64;
-            let mut out = std::io::stdout().lock();
-            // Whoever reads has gone, and so has the need for it.
-            if out
-                .write_all(&part.data)
-                .and_then(|()| out.flush())
-                .is_err()
-            {
-                return Ok(true);
-            }
+            return Ok(Some(part.data));
         }
     }
 }
 
-/// Until the allocation has ended. What it writes goes to standard output, and where it stands to standard error. The exit
-/// code is the command's own; 128 and its number for a signal, as in a shell.
-pub async fn follow(client: &Client, allocation_id: &str) -> Result<ExitCode, Failure> {
+/// Until when an allocation is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    Started,
+    Ended,
+    /// And what it writes goes to standard output meanwhile.
+    EndedWithLog,
+}
+
+/// Where it stands goes to standard error. Of one that has ended, the exit code is its command's own; 128 and its number for a
+/// signal, as in a shell.
+pub async fn follow(
+    client: &Client,
+    allocation_id: &str,
+    until: Until,
+) -> Result<ExitCode, Failure> {
     let mut log = Log::default();
     let mut told = String::new();
     let mut not_found = 0;
@@ -110,23 +126,27 @@ pub async fn follow(client: &Client, allocation_id: &str) -> Result<ExitCode, Fa
         };
         let stands = stands(&view);
         if stands != told {
-            eprintln!("{allocation_id} {stands}");
+            note!("{allocation_id} {stands}");
             told = stands;
         }
         let runs = matches!(
             view.state(),
             AllocationState::Started | AllocationState::Stopping | AllocationState::Ended
         );
-        if runs && !view.node.is_empty() {
-            match log.read(client, &view).await {
-                Ok(_) => {}
-                // It may come back; of a run that is over nothing more is known.
-                Err(error) if error.rule() == Some(Rule::LogUnavailable) => {
-                    if view.ended.is_some() {
-                        eprintln!("the rest of the log is not available");
+        if until == Until::EndedWithLog && runs && !view.node.is_empty() {
+            loop {
+                match log.next(client, &view).await {
+                    Ok(Some(data)) => bytes(&data)?,
+                    Ok(None) => break,
+                    // It may come back; of a run that is over nothing more is known.
+                    Err(error) if error.rule() == Some(Rule::LogUnavailable) => {
+                        if view.ended.is_some() {
+                            note!("the rest of the log is not available");
+                        }
+                        break;
                     }
+                    Err(error) => return Err(error.into()),
                 }
-                Err(error) => return Err(error.into()),
             }
         }
         if let Some(ended) = view.ended {
@@ -135,6 +155,9 @@ pub async fn follow(client: &Client, allocation_id: &str) -> Result<ExitCode, Fa
         if view.state() == AllocationState::Ended {
             // Quota has denied it.
             return Ok(ExitCode::FAILURE);
+        }
+        if until == Until::Started && runs {
+            return Ok(ExitCode::SUCCESS);
         }
         tokio::time::sleep(PAUSE).await;
     }

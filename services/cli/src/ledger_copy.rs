@@ -1,7 +1,10 @@
 //! A copy of the ledger on another disk.
 
-use crate::{Failure, stack};
-use chassis::stack::Stack;
+use crate::{
+    Failure,
+    context::Context,
+    print::{note, say},
+};
 use clap::{Args, Subcommand};
 use ledger::{Copy, CopyError};
 use std::{path::PathBuf, time::Duration};
@@ -26,10 +29,10 @@ pub struct CopyTo {
 }
 
 impl CopyTo {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let mut copy = Copy::open(&self.to)?;
         loop {
-            let bus = match stack::ledger(stack).await {
+            let bus = match context.ledger().await {
                 Ok(bus) => bus,
                 Err(error) if !self.follow => return Err(error),
                 Err(_) => {
@@ -40,7 +43,7 @@ impl CopyTo {
             let outcome = copy.catch_up(&bus, false).await;
             let outcome = match outcome {
                 Ok(()) => {
-                    say(&copy);
+                    tell(&copy)?;
                     if !self.follow {
                         return Ok(());
                     }
@@ -50,7 +53,7 @@ impl CopyTo {
             };
             match outcome {
                 Err(CopyError::Bus(error)) if !error.is_fatal() && self.follow => {
-                    eprintln!("apportion: {error}; tried again");
+                    note!("apportion: {error}; tried again");
                     tokio::time::sleep(RETRY).await;
                 }
                 Err(error) => return Err(parted(&copy, &bus, error).await),
@@ -60,10 +63,11 @@ impl CopyTo {
     }
 }
 
-fn say(copy: &Copy) {
+fn tell(copy: &Copy) -> Result<(), Failure> {
     let head = copy.digests().last();
     let head = head.map_or_else(|| "nothing".to_owned(), ToString::to_string);
-    println!("copied through lsn {}, head {head}", copy.end().0);
+    say!("copied through lsn {}, head {head}", copy.end().0);
+    Ok(())
 }
 
 /// Says where ledger and copy part, if that is the matter.

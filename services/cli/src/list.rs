@@ -2,21 +2,23 @@
 
 use crate::{
     Failure, amount,
+    context::{Context, Whose},
     explain::object,
-    stack,
+    print::{
+        Cell, Output, Page, Sheet, column, moment_or_never, named, number, plain, quantity, valued,
+        wide,
+    },
     submit::{waits, words},
 };
-use chassis::stack::Stack;
 use clap::{Args, ValueEnum};
 use client::{AllocationStanding, AllocationView, AllocationsQuery};
-use comfy_table::{Table, presets};
-use sqlx::types::JsonValue;
-use vocab::{QuotaResource, ResourceKind};
+use serde_json::Value;
+use vocab::ResourceKind;
 
 #[derive(Args)]
 pub struct List {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
     /// Only what is in this state, of several in any of them; without, all that is not over.
     #[arg(long = "state", value_enum)]
     states: Vec<State>,
@@ -51,12 +53,12 @@ pub struct List {
     /// Go on behind this one, as the last line of a list that was cut says.
     #[arg(long, value_name = "ID")]
     after: Option<String>,
-    #[arg(long, short, value_enum, default_value_t = Output::Table)]
+    #[command(flatten)]
     output: Output,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum State {
+pub enum State {
     /// Accepted; it may wait for quota.
     Requested,
     /// For a node.
@@ -68,6 +70,12 @@ enum State {
 }
 
 impl State {
+    /// Every state, as the contract numbers them.
+    pub fn all() -> Vec<i32> {
+        let all = Self::value_variants().iter();
+        all.map(|state| state.standing().into()).collect()
+    }
+
     fn standing(self) -> AllocationStanding {
         match self {
             Self::Requested => AllocationStanding::Requested,
@@ -80,21 +88,13 @@ impl State {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    /// A table with more columns.
-    Wide,
-    Json,
-}
-
 /// Allocations of a page, at the most.
 const PAGE_MAX: u32 = 1000;
 
 impl List {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let client = stack::tenant(stack, &self.tenant).await?;
-        let now_ms = stack.clock().now_ms();
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.tenant(self.whose.tenant.as_deref()).await?;
+        let now_ms = context.clock().now_ms();
         let (limit, output) = (self.limit, self.output);
         let mut query = self.query(now_ms);
         let mut found: Vec<AllocationView> = Vec::new();
@@ -107,22 +107,15 @@ impl List {
                 break;
             }
         }
-        if output == Output::Json {
-            let allocations: JsonValue = found.iter().map(json).collect();
-            let next = Some(query.after.as_str()).filter(|next| !next.is_empty());
-            let page = object([("allocations", allocations), ("next", next.into())]);
-            println!("{page:#}");
-            return Ok(());
-        }
-        if found.is_empty() {
-            println!("none");
-        } else {
-            println!("{}", table(&found, output == Output::Wide, now_ms));
-        }
-        if !query.after.is_empty() {
-            println!("there may be more: --after {}", query.after);
-        }
-        Ok(())
+        let next = Some(query.after.as_str()).filter(|next| !next.is_empty());
+        let allocations: Value = found.iter().map(json).collect();
+        let value = object([("allocations", allocations), ("next", next.into())]);
+        let page = Page::new(value).sheet_or(sheet(&found, now_ms), "none");
+        let page = match next {
+            Some(next) => page.text(format!("there may be more: --after {next}")),
+            None => page,
+        };
+        page.print(output)
     }
 
     fn query(self, now_ms: i64) -> AllocationsQuery {
@@ -132,8 +125,7 @@ impl List {
             .map(|state| state.standing().into())
             .collect();
         if self.all {
-            let all = State::value_variants().iter();
-            states.extend(all.map(|state| i32::from(state.standing())));
+            states = State::all();
         }
         let ms = |past: Option<amount::Past>| past.map_or(0, |past| past.ms(now_ms));
         AllocationsQuery {
@@ -153,72 +145,60 @@ impl List {
     }
 }
 
-fn table(found: &[AllocationView], wide: bool, now_ms: i64) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    let mut head = vec![
-        "allocation",
-        "name",
-        "job set",
-        "state",
-        "queue",
-        "cores",
-        "memory GiB",
-        "GPUs",
-        "node",
-        "age",
-    ];
-    if wide {
-        head.extend([
-            "team",
-            "namespace",
-            "gang",
-            "priority",
-            "attempts",
-            "requested",
-            "started",
-        ]);
-    }
-    table.set_header(head);
-    for one in found {
-        let named = |text: &str| match text {
-            "" => "-".to_owned(),
-            text => text.to_owned(),
-        };
-        let mut row = vec![
-            one.allocation_id.clone(),
+fn sheet(found: &[AllocationView], now_ms: i64) -> Sheet {
+    let row = |one: &AllocationView| {
+        vec![
+            plain(&one.allocation_id),
             named(&one.name),
-            one.job_set.clone(),
-            state(one),
-            one.queue.clone(),
-            plain(ResourceKind::Cpu, one.cpu_milli),
-            plain(ResourceKind::Memory, one.memory_bytes),
-            plain(ResourceKind::Gpu, one.gpu_count * one.gpu_milli),
+            plain(&one.job_set),
+            plain(state(one)),
+            plain(&one.queue),
             named(&one.node),
-            amount::age(now_ms - one.requested_ms),
-        ];
-        if wide {
-            row.extend([
-                named(&one.team),
-                named(&one.namespace),
-                named(&one.gang),
-                one.priority.to_string(),
-                one.attempts.to_string(),
-                amount::moment_or_dash(one.requested_ms),
-                amount::moment_or_dash(started_ms(one)),
-            ]);
-        }
-        table.add_row(row);
-    }
-    table.trim_fmt()
+            named(&one.team),
+            named(&one.namespace),
+            named(&one.gang),
+            asked(ResourceKind::Cpu, one.cpu_milli),
+            asked(ResourceKind::Memory, one.memory_bytes),
+            asked(ResourceKind::Gpu, one.gpu_count * one.gpu_milli),
+            valued(
+                amount::age(now_ms - one.requested_ms),
+                now_ms - one.requested_ms,
+            ),
+            number(one.priority),
+            number(one.attempts),
+            moment_or_never(one.requested_ms),
+            moment_or_never(started_ms(one)),
+        ]
+    };
+    let columns = vec![
+        column("allocation_id", "allocation"),
+        column("name", "name"),
+        column("job_set", "job set"),
+        column("state", "state"),
+        column("queue", "queue"),
+        column("node", "node"),
+        wide("team", "team"),
+        wide("namespace", "namespace"),
+        wide("gang", "gang"),
+        column("cpu_milli", "cpu"),
+        column("memory_bytes", "memory"),
+        column("gpu_milli", "gpu"),
+        column("age_ms", "age"),
+        wide("priority", "priority"),
+        wide("attempts", "attempts"),
+        wide("requested_ms", "requested"),
+        wide("started_ms", "started"),
+    ];
+    Sheet::new(columns, 9, found.iter().map(row).collect())
 }
 
-fn plain(kind: ResourceKind, amount: i64) -> String {
-    amount::plain(&QuotaResource::of(kind), u128::from(amount.unsigned_abs()))
+/// What is asked for is not below 0.
+fn asked(kind: ResourceKind, amount: i64) -> Cell {
+    quantity(kind, amount.unsigned_abs())
 }
 
 /// Of the run that is under way, or was the last.
-fn started_ms(one: &AllocationView) -> i64 {
+pub fn started_ms(one: &AllocationView) -> i64 {
     match &one.ended {
         Some(ended) => ended.started_ms,
         None => one.started_ms,
@@ -226,7 +206,7 @@ fn started_ms(one: &AllocationView) -> i64 {
 }
 
 /// Where it stands, and why.
-fn state(one: &AllocationView) -> String {
+pub fn state(one: &AllocationView) -> String {
     let standing = words(one.state());
     match (&one.ended, &one.waiting) {
         (Some(ended), _) => format!("{standing}: {}", words(ended.cause())),
@@ -240,7 +220,7 @@ fn state(one: &AllocationView) -> String {
 }
 
 /// As programs read it.
-pub fn json(one: &AllocationView) -> JsonValue {
+pub fn json(one: &AllocationView) -> Value {
     let text = |text: &str| Some(text).filter(|text| !text.is_empty()).into();
     let ms = |ms: i64| Some(ms).filter(|ms| *ms != 0).into();
     let reason = one.waiting.as_ref().map(|waiting| words(waiting.reason()));
@@ -255,7 +235,7 @@ pub fn json(one: &AllocationView) -> JsonValue {
             "explanation",
             one.waiting
                 .as_ref()
-                .map_or(JsonValue::Null, |waiting| text(&waiting.explanation)),
+                .map_or(Value::Null, |waiting| text(&waiting.explanation)),
         ),
         ("end_cause", ended.map(|ended| words(ended.cause())).into()),
         ("queue", one.queue.as_str().into()),
@@ -334,43 +314,38 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_a_line_for_each() {
+    fn each_has_a_row() {
         let mut other = view();
         other.name = "train-1".to_owned();
         (other.gpu_count, other.gpu_milli) = (2, 500);
-        let now_ms = 1_700_000_000_000 + 3_660_000;
-        let text = table(&[view(), other], false, now_ms);
-        let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
-        let [head, first, second] = lines[..] else {
-            panic!("{text}");
-        };
-        let words = |line: &str| -> Vec<String> {
-            let cells = line.split("  ").map(str::trim);
-            cells
-                .filter(|cell| !cell.is_empty())
-                .map(str::to_owned)
-                .collect()
-        };
-        assert_eq!(words(head).len(), 10, "{text}");
+        let sheet = sheet(&[view(), other], 1_700_000_000_000 + 3_660_000);
+        let texts =
+            |row: &[Cell]| -> Vec<String> { row.iter().map(|cell| cell.text.clone()).collect() };
         assert_eq!(
-            words(first)[1..],
+            texts(&sheet.rows[0])[1..13],
             [
                 "-",
                 "default",
                 "requested",
                 "team-a",
-                "1.500",
-                "1.500",
-                "0.000",
                 "-",
+                "-",
+                "-",
+                "-",
+                "1.500 cores",
+                "1.500 GiB",
+                "0.000 GPUs",
                 "1h1m"
             ]
         );
-        assert_eq!(words(second)[1], "train-1");
-        assert_eq!(words(second)[7], "1.000");
+        let second = texts(&sheet.rows[1]);
         assert_eq!(
-            words(table(&[view()], true, now_ms).lines().next().unwrap_or("")).len(),
-            17
+            (second[1].as_str(), second[11].as_str()),
+            ("train-1", "1.000 GPUs")
         );
+        let record = &sheet.records()[1];
+        assert_eq!(record["memory_bytes"], 3 << 29);
+        assert_eq!(record["started_ms"], Value::Null);
+        assert_eq!(sheet.columns.len(), second.len());
     }
 }

@@ -1,47 +1,58 @@
 //! `apportion`: the suite from the command line.
+// Whatever reads them may go away, and `println!` panics then: see `print`.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod amount;
 mod bill;
 mod bus;
 mod cancel;
 mod cell;
+mod context;
 mod explain;
+mod failure;
 mod follow;
 mod ledger_copy;
 mod list;
 mod look;
+mod manual;
+mod names;
 mod operate;
+mod print;
 mod queues;
 mod quotas;
 mod repair;
 mod resource;
 mod schema;
+mod sending;
 mod serve;
-mod stack;
 mod submit;
 mod tls;
 mod watch;
 mod what_if;
 
-use clap::{Parser, Subcommand};
-use std::{path::PathBuf, process::ExitCode};
+use clap::{CommandFactory, Parser, Subcommand};
+use failure::EXIT_CODES;
+use std::process::ExitCode;
 
-/// What a command may fail with; it is printed and nobody acts on its kind.
-pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
+pub(crate) use failure::Failure;
 
 /// Shares out machines among tenants, and shows why and for how much.
 #[derive(Parser)]
-#[command(name = "apportion", version, arg_required_else_help = true)]
+#[command(name = "apportion", version, arg_required_else_help = true, after_help = EXIT_CODES)]
 struct Args {
-    /// File of the running stack, as `make up` names it.
-    #[arg(long, global = true, default_value = ".local/up/stack.json")]
-    stack: PathBuf,
+    #[command(flatten)]
+    chosen: context::Chosen,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Subcommand)]
 enum Command {
+    /// Say where the cell is and who one is, once for all commands.
+    Context {
+        #[command(subcommand)]
+        command: context::ContextCommand,
+    },
     /// Make a cell's streams; show and raise its feature level.
     Cell {
         #[command(subcommand)]
@@ -121,7 +132,7 @@ enum Command {
     /// Show what a tenant lost to others.
     Preemptions(queues::Preemptions),
     /// Show the nodes.
-    Nodes,
+    Nodes(look::Nodes),
     /// Say who may be a node of the cell.
     Node {
         #[command(subcommand)]
@@ -141,7 +152,7 @@ enum Command {
         command: bill::InvoiceCommand,
     },
     /// Check that no moment of any machine is lost or billed twice.
-    Conservation,
+    Conservation(look::Conservation),
     /// Read the whole ledger, check its chain, and ask all who have read it before.
     Verify(look::Verify),
     /// Copy the ledger.
@@ -151,6 +162,10 @@ enum Command {
     },
     /// Say what a ledger that lost its end lacks, and mend it as a person approves.
     Repair(repair::Repair),
+    /// Print a script by which a shell completes commands: `source <(apportion completions bash)`.
+    Completions(manual::Completions),
+    /// Write the pages of the manual.
+    Man(manual::Man),
     /// Say what another policy, queue, set of nodes or request would change; nothing is changed.
     WhatIf(what_if::WhatIf),
 }
@@ -165,67 +180,67 @@ fn start() -> ExitCode {
     {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("apportion: cannot start the runtime: {error}");
-            return ExitCode::FAILURE;
+            return Failure::from(format!("cannot start the runtime: {error}")).end();
         }
     };
     match runtime.block_on(run(args)) {
         Ok(code) => code,
-        Err(error) => {
-            eprintln!("apportion: {error}");
-            ExitCode::FAILURE
-        }
+        Err(failure) => failure.end(),
     }
 }
 
 async fn run(args: Args) -> Result<ExitCode, Failure> {
-    let stack = || stack::read(&args.stack);
+    let chosen = args.chosen;
+    let context = || chosen.open();
     let done = match args.command {
+        Command::Context { command } => command.run(&chosen),
+        Command::Completions(completions) => completions.run(Args::command()),
+        Command::Man(man) => man.run(Args::command()),
         Command::Cell { command } => cell::run(command).await,
-        Command::Bus { command } => command.run(&args.stack).await,
+        Command::Bus { command } => command.run(&chosen).await,
         Command::Tls { command } => tls::run(command),
-        Command::Schema { command } => command.run(&args.stack).await,
+        Command::Schema { command } => command.run(&chosen).await,
         Command::Serve(serve) => serve.run().await,
         // These may end as a command of the tenant's did.
-        Command::Submit(submit) => return submit.run(&stack()?).await,
-        Command::Logs(logs) => return logs.run(&stack()?).await,
-        Command::Cancel(cancel) => cancel.run(&stack()?).await,
-        Command::Priority(priority) => priority.run(&stack()?).await,
-        Command::Resource(resource) => resource.run(&stack()?).await,
-        Command::Watch(watch) => watch.run(&stack()?).await,
-        Command::Tenant(tenant) => tenant.run(&stack()?).await,
-        Command::Quota { command } => command.run(&stack()?).await,
-        Command::Rates { command } => command.run(&stack()?).await,
-        Command::QueueSet(queue) => queue.run(&stack()?).await,
-        Command::PriorityClass(class) => class.run(&stack()?).await,
-        Command::Policy(policy) => policy.run(&stack()?).await,
-        Command::Cordon(cordon) => cordon.run(&stack()?).await,
-        Command::Uncordon(uncordon) => uncordon.run(&stack()?).await,
-        Command::Drain(drain) => drain.run(&stack()?).await,
-        Command::Taint(taint) => taint.run(&stack()?).await,
-        Command::Reserve(reserve) => reserve.run(&stack()?).await,
-        Command::Unreserve(unreserve) => unreserve.run(&stack()?).await,
-        Command::List(list) => list.run(&stack()?).await,
-        Command::Get(get) => get.run(&stack()?).await,
-        Command::Describe(describe) => describe.run(&stack()?).await,
-        Command::Explain(explain) => explain.run(&stack()?).await,
-        Command::Queue(queue) => queue.run(&stack()?).await,
-        Command::Queues(queues) => queues.run(&stack()?).await,
-        Command::Preemptions(preemptions) => preemptions.run(&stack()?).await,
-        Command::Node { command } => command.run(&stack()?).await,
-        Command::Nodes => look::nodes(&stack()?).await,
-        Command::Bill(bill) => bill.run(&stack()?).await,
-        Command::Usage(usage) => usage.run(&stack()?).await,
-        Command::Report(report) => report.run(&stack()?).await,
-        Command::Budgets(budgets) => budgets.run(&stack()?).await,
-        Command::Invoice { command } => command.run(&stack()?).await,
-        Command::Conservation => look::conservation(&stack()?).await,
-        Command::Verify(verify) => verify.run(&stack()?).await,
+        Command::Submit(submit) => return submit.run(&context()?).await,
+        Command::Logs(logs) => return logs.run(&context()?).await,
+        Command::Cancel(cancel) => cancel.run(&context()?).await,
+        Command::Priority(priority) => priority.run(&context()?).await,
+        Command::Resource(resource) => resource.run(&context()?).await,
+        Command::Watch(watch) => watch.run(&context()?).await,
+        Command::Tenant(tenant) => tenant.run(&context()?).await,
+        Command::Quota { command } => command.run(&context()?).await,
+        Command::Rates { command } => command.run(&context()?).await,
+        Command::QueueSet(queue) => queue.run(&context()?).await,
+        Command::PriorityClass(class) => class.run(&context()?).await,
+        Command::Policy(policy) => policy.run(&context()?).await,
+        Command::Cordon(cordon) => cordon.run(&context()?).await,
+        Command::Uncordon(uncordon) => uncordon.run(&context()?).await,
+        Command::Drain(drain) => drain.run(&context()?).await,
+        Command::Taint(taint) => taint.run(&context()?).await,
+        Command::Reserve(reserve) => reserve.run(&context()?).await,
+        Command::Unreserve(unreserve) => unreserve.run(&context()?).await,
+        Command::List(list) => list.run(&context()?).await,
+        Command::Get(get) => get.run(&context()?).await,
+        Command::Describe(describe) => describe.run(&context()?).await,
+        Command::Explain(explain) => explain.run(&context()?).await,
+        Command::Queue(queue) => queue.run(&context()?).await,
+        Command::Queues(queues) => queues.run(&context()?).await,
+        Command::Preemptions(preemptions) => preemptions.run(&context()?).await,
+        Command::Node { command } => command.run(&context()?).await,
+        Command::Nodes(nodes) => nodes.run(&context()?).await,
+        Command::Bill(bill) => bill.run(&context()?).await,
+        Command::Usage(usage) => usage.run(&context()?).await,
+        Command::Report(report) => report.run(&context()?).await,
+        Command::Budgets(budgets) => budgets.run(&context()?).await,
+        Command::Invoice { command } => command.run(&context()?).await,
+        Command::Conservation(check) => check.run(&context()?).await,
+        Command::Verify(verify) => verify.run(&context()?).await,
         Command::Ledger {
             command: ledger_copy::LedgerCommand::Copy(copy),
-        } => copy.run(&stack()?).await,
-        Command::Repair(repair) => repair.run(&stack()?).await,
-        Command::WhatIf(what_if) => what_if.run(&stack()?).await,
+        } => copy.run(&context()?).await,
+        Command::Repair(repair) => repair.run(&context()?).await,
+        Command::WhatIf(what_if) => what_if.run(&context()?).await,
     };
     done.map(|()| ExitCode::SUCCESS)
 }
@@ -233,21 +248,33 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_commands_fit_together() {
         Args::command().debug_assert();
         for line in [
-            "submit --tenant t --cpu 4 --memory 1GiB --node-label zone=z1 --node-label !old --tolerate any",
+            "submit --cpu 4 --memory 1GiB --node-label zone=z1 --node-label !old --tolerate any",
             "queue-set q --parent p --weight 500m --limit cpu=4 --tenant a --tenant b --order sjf",
             "priority-class batch -5 --preemptible --grace 30s --placement best-fit",
             "policy --fair-share-preemption false --half-life 7d --backfill --protected 500m",
             "submit --tenant t --env A=1 --follow -- sh -c true",
+            "submit --cpu 500m --memory 16Gi --wait started --deadline 5m --operation-id o",
+            "quota set a cpu 3 --operation-id o --deadline 30s",
+            "drain n --operation-id o --deadline 30s --timeout 10m",
             "logs --tenant t 00000000-0000-0001-0000-000000000007 --follow",
             "list --tenant t --state waiting --state started --since 2h -o json",
             "list --tenant t --all --queue q --name-prefix a- --until 2026-01-31T08:00:00Z --limit 5",
             "cordon n",
+            "--context c list",
+            "list --stack f",
+            "context list -o yaml",
+            "context show c",
+            "context set c --nats-url tls://bus:4222 --cell c1 --tenant t --creds f --ca-file f",
+            "context set c --operator --stack-file f",
+            "context use c",
+            "completions fish",
+            "man --out d",
+            "context delete c",
             "uncordon n --expected-version 1",
             "cordon n1 n2",
             "drain --node-label cluster=c1 --max-unavailable 2 --at-once 5 --timeout 10m",
@@ -287,12 +314,12 @@ mod tests {
             "invoice explain --tenant t 2026-11-03T10:00:00Z --resource cpu",
             "invoice reconcile 2026-11",
             "quota budget a/b money 250.50 --per month",
-            "quota get a/b --json",
+            "quota get a/b -o json",
             "quota tree",
             "quota tree a",
             "quota history a gpu:T4 --hours 48",
             "schema ensure --config-dir d",
-            "schema diff --json",
+            "schema diff -o json",
             "verify --copy d",
             "ledger copy --to d --follow",
             "tls init --dir d --host nats --host 10.0.0.7",

@@ -2,59 +2,77 @@
 
 use crate::{
     Failure, amount,
+    context::{Context, Whose},
     explain::{object, percent},
-    stack,
+    print::{
+        Cell, Output, Page, Sheet, column, exactly, moment, named, number, plain, quantity, valued,
+        wide,
+    },
 };
-use chassis::stack::Stack;
 use clap::Args;
 use scheduler::store::{self, PreemptionEvent, QueueState};
-use sqlx::types::JsonValue;
+use serde_json::Value;
 use vocab::{ResourceKind, Token};
 
 #[derive(Args)]
 pub struct Queues {
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Queues {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let pool = stack::warm_state(stack, "scheduler").await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let pool = context.warm_state("scheduler").await?;
         let queues = store::queues(&pool).await?;
-        if self.json {
-            println!("{:#}", queues.iter().map(queue_json).collect::<JsonValue>());
-            return Ok(());
-        }
-        println!(
-            "{:<20} {:<16} {:>8} {:>8} {:>8} {:>16} {:>16} {:>14} {:>10} {:>10}",
-            "queue", "parent", "weight", "held", "waiting", "cpu", "memory", "gpu", "share", "fair"
-        );
-        for one in &queues {
-            let weight = one.settings.weight_milli;
-            let held = &one.held;
-            let share = one
-                .share
-                .map(|share| (share.share_ppm, share.fair_share_ppm));
-            println!(
-                "{:<20} {:<16} {:>8} {:>8} {:>8} {:>16} {:>16} {:>14} {:>10} {:>10}",
-                one.queue,
-                one.settings.parent.as_ref().map_or("-", Token::as_str),
-                format!("{}.{:03}", weight / 1000, weight % 1000),
-                held.allocations,
-                one.waiting,
-                amount::human(ResourceKind::Cpu, held.cpu_milli),
-                amount::human(ResourceKind::Memory, held.memory_bytes),
-                amount::human(ResourceKind::Gpu, held.gpu_milli),
-                share.map_or("-".into(), |(share, _)| percent(share)),
-                share.map_or("-".into(), |(_, fair)| percent(fair)),
-            );
-        }
-        Ok(())
+        let value = queues.iter().map(queue_json).collect();
+        Page::new(value)
+            .sheet_or(sheet(&queues), "no queues")
+            .print(self.output)
     }
 }
 
-fn queue_json(one: &QueueState) -> JsonValue {
+fn sheet(queues: &[QueueState]) -> Sheet {
+    let row = |one: &QueueState| {
+        let (settings, held) = (&one.settings, &one.held);
+        let tenants: Vec<&str> = settings.tenants.iter().map(Token::as_str).collect();
+        let weight = settings.weight_milli;
+        let share = |part: Option<u32>| match part {
+            Some(ppm) => valued(percent(ppm), ppm),
+            None => named(""),
+        };
+        vec![
+            plain(&one.queue),
+            named(settings.parent.as_ref().map_or("", Token::as_str)),
+            plain(settings.order.name()),
+            named(&tenants.join(" ")),
+            exactly(format!("{}.{:03}", weight / 1000, weight % 1000), weight),
+            number(held.allocations),
+            number(one.waiting),
+            quantity(ResourceKind::Cpu, held.cpu_milli),
+            quantity(ResourceKind::Memory, held.memory_bytes),
+            quantity(ResourceKind::Gpu, held.gpu_milli),
+            share(one.share.map(|share| share.share_ppm)),
+            share(one.share.map(|share| share.fair_share_ppm)),
+        ]
+    };
+    let columns = vec![
+        column("queue", "queue"),
+        column("parent", "parent"),
+        wide("order", "order"),
+        wide("tenants", "tenants"),
+        column("weight_milli", "weight"),
+        column("held", "held"),
+        column("waiting", "waiting"),
+        column("cpu_milli", "cpu"),
+        column("memory_bytes", "memory"),
+        column("gpu_milli", "gpu"),
+        column("share_ppm", "share"),
+        column("fair_share_ppm", "fair"),
+    ];
+    Sheet::new(columns, 4, queues.iter().map(row).collect())
+}
+
+fn queue_json(one: &QueueState) -> Value {
     let settings = &one.settings;
     let share = one.share.map(|share| {
         object([
@@ -99,63 +117,70 @@ fn queue_json(one: &QueueState) -> JsonValue {
 
 #[derive(Args)]
 pub struct Preemptions {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
     #[arg(long, default_value_t = 50)]
     limit: u32,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Preemptions {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let pool = stack::warm_state(stack, "scheduler").await?;
-        let events = store::preemptions(&pool, &Token::new(&self.tenant)?, self.limit).await?;
-        if self.json {
-            println!(
-                "{:#}",
-                events.iter().map(preemption_json).collect::<JsonValue>()
-            );
-            return Ok(());
-        }
-        for one in &events {
-            println!("{}", preemption_line(one));
-        }
-        Ok(())
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let pool = context.warm_state("scheduler").await?;
+        let events = store::preemptions(
+            &pool,
+            &context.tenant_name(self.whose.tenant.as_deref())?,
+            self.limit,
+        )
+        .await?;
+        let value = events.iter().map(preemption_json).collect();
+        let none = "nothing was preempted";
+        Page::new(value)
+            .sheet_or(preempted(&events), none)
+            .print(self.output)
     }
 }
 
-fn preemption_line(one: &PreemptionEvent) -> String {
-    let by = one.by.map_or(String::new(), |by| format!(" for {by}"));
-    let outcome = match one.over {
-        None => format!(
-            "stopping, to be gone by {}",
-            amount::moment(one.grace_until)
-        ),
-        Some(over) => {
-            let again = if over.requeued {
-                "queued again"
-            } else {
-                "not queued again"
-            };
-            let at = amount::moment(over.at);
-            format!(
-                "{} at {at}, {again}, freed {}",
-                over.outcome.name(),
-                freed(one)
-            )
-        }
+fn preempted(events: &[PreemptionEvent]) -> Sheet {
+    let row = |one: &PreemptionEvent| {
+        let by = one.by.map_or(String::new(), |by| by.to_string());
+        let over = one.over.as_ref();
+        vec![
+            number(one.position.lsn.0),
+            moment(one.at.0),
+            plain(one.victim),
+            plain(&one.node),
+            plain(&one.queue),
+            plain(one.cause.name()),
+            named(&by),
+            plain(over.map_or("stopping", |over| over.outcome.name())),
+            over.map_or_else(|| named(""), |over| moment(over.at.0)),
+            over.map_or_else(|| named(""), |over| yes_or_no(over.requeued)),
+            named(&freed(one)),
+            moment(one.grace_until.0),
+        ]
     };
-    format!(
-        "{} {} {} from {} in {}, {}{by}: {outcome}",
-        one.position.lsn.0,
-        amount::moment(one.at),
-        one.victim,
-        one.node,
-        one.queue,
-        one.cause.name(),
-    )
+    let columns = vec![
+        column("lsn", "lsn"),
+        column("at_ms", "at"),
+        column("allocation_id", "allocation"),
+        column("node", "node"),
+        column("queue", "queue"),
+        column("cause", "cause"),
+        column("by", "for"),
+        column("outcome", "outcome"),
+        column("stopped_at_ms", "stopped"),
+        column("requeued", "queued again"),
+        column("freed", "freed"),
+        wide("grace_until_ms", "to be gone by"),
+    ];
+    let all = columns.len();
+    Sheet::new(columns, all, events.iter().map(row).collect())
+}
+
+fn yes_or_no(is: bool) -> Cell {
+    valued(if is { "yes" } else { "no" }.to_owned(), is)
 }
 
 fn freed(one: &PreemptionEvent) -> String {
@@ -174,7 +199,7 @@ fn freed(one: &PreemptionEvent) -> String {
     amounts.join(", ")
 }
 
-fn preemption_json(one: &PreemptionEvent) -> JsonValue {
+fn preemption_json(one: &PreemptionEvent) -> Value {
     object([
         ("lsn", one.position.lsn.0.into()),
         ("index", one.position.index.into()),
@@ -206,7 +231,7 @@ mod tests {
     use vocab::{AllocationNo, CellNo, Lsn, Millis, PreemptionCause};
 
     #[test]
-    fn a_preemption_is_one_line() {
+    fn a_preemption_is_a_row() {
         let mut one = PreemptionEvent {
             position: Position {
                 lsn: Lsn(7),
@@ -224,20 +249,35 @@ mod tests {
             memory_bytes: None,
             gpu_milli: None,
         };
-        let begin =
-            "7 1970-01-01T00:00:00Z 00000000-0000-0003-0000-000000000001 from n1 in q, fair_share:";
-        let expected = format!("{begin} stopping, to be gone by 1970-01-01T00:00:30Z");
-        assert_eq!(preemption_line(&one), expected);
+        let texts = |one: &PreemptionEvent| -> Vec<String> {
+            let row = &preempted(std::slice::from_ref(one)).rows[0];
+            row.iter().map(|cell| cell.text.clone()).collect()
+        };
+        let begin = [
+            "7",
+            "1970-01-01T00:00:00Z",
+            "00000000-0000-0003-0000-000000000001",
+            "n1",
+            "q",
+            "fair_share",
+            "-",
+        ];
+        let grace = "1970-01-01T00:00:30Z";
+        let check = |one: &PreemptionEvent, rest: [&str; 5]| {
+            assert_eq!(texts(one), [&begin[..], &rest].concat());
+        };
+        check(&one, ["stopping", "-", "-", "-", grace]);
         one.over = Some(Over {
             outcome: Outcome::Stopped,
             at: Millis(9000),
             requeued: true,
         });
         (one.cpu_milli, one.memory_bytes, one.gpu_milli) = (Some(4000), Some(1 << 30), Some(0));
-        let expected = format!(
-            "{begin} stopped at 1970-01-01T00:00:09Z, queued again, freed 4.000 cores, 1.000 GiB"
+        let at = "1970-01-01T00:00:09Z";
+        check(
+            &one,
+            ["stopped", at, "yes", "4.000 cores, 1.000 GiB", grace],
         );
-        assert_eq!(preemption_line(&one), expected);
         assert_eq!(preemption_json(&one)["outcome"], "stopped");
     }
 }

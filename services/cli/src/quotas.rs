@@ -7,9 +7,9 @@ mod tree;
 
 use crate::{
     Failure,
+    context::Context,
     operate::{QuotaBudget, QuotaSet},
 };
-use chassis::stack::Stack;
 use clap::Subcommand;
 
 #[derive(Subcommand)]
@@ -27,13 +27,13 @@ pub enum QuotaCommand {
 }
 
 impl QuotaCommand {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
         match self {
-            Self::Set(set) => set.run(stack).await,
-            Self::Budget(budget) => budget.run(stack).await,
-            Self::Get(get) => get.run(stack).await,
-            Self::Tree(tree) => tree.run(stack).await,
-            Self::History(history) => history.run(stack).await,
+            Self::Set(set) => set.run(context).await,
+            Self::Budget(budget) => budget.run(context).await,
+            Self::Get(get) => get.run(context).await,
+            Self::Tree(tree) => tree.run(context).await,
+            Self::History(history) => history.run(context).await,
         }
     }
 }

@@ -1,13 +1,18 @@
 //! Repairs a ledger that lost its end. Nothing is done but exactly what a person has approved.
 
-use crate::{Failure, look::others, stack};
+use crate::{
+    Failure,
+    context::Context,
+    look::others,
+    print::{bytes, say},
+};
 use admission::publish::JetStreamFeed;
-use chassis::{Config, stack::Stack};
+use chassis::Config;
 use clap::Args;
 use ledger::{Copy, CopyFound, Findings, Found, Way, jetstream::JetStreamBus, survey, verify};
 use schemas::subjects::Subjects;
 use std::path::PathBuf;
-use vocab::{CellNo, Lsn};
+use vocab::Lsn;
 
 #[derive(Args)]
 pub struct Repair {
@@ -29,15 +34,15 @@ pub struct Repair {
 }
 
 impl Repair {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let operator = self.operator_of_the_bus().await?;
-        let bus = stack::ledger(stack).await?;
+        let bus = context.ledger().await?;
         let dir = self.restore.as_ref().or(self.copy.as_ref());
         let copy = dir.map(|dir| Copy::read(dir)).transpose()?;
-        let findings = find(stack, &bus, &operator, copy.as_ref()).await?;
-        print!("{findings}");
+        let findings = find(context, &bus, &operator, copy.as_ref()).await?;
+        bytes(findings.to_string().as_bytes())?;
         if findings.found() == Found::Sound {
-            println!("The ledger holds what everybody has read of it: there is nothing to repair.");
+            say!("The ledger holds what everybody has read of it: there is nothing to repair.");
             return Ok(());
         }
         let way = match (&self.restore, self.adopt_shorter) {
@@ -46,11 +51,11 @@ impl Repair {
             (None, false) => return offer(&findings, dir),
         };
         findings.can(way)?;
-        println!("{}", plan(&findings, way));
+        say!("{}", plan(&findings, way));
         let digest = findings.approval(way).to_string();
         match self.approve {
             None => {
-                println!("Nothing was done. To do this and nothing else: --approve {digest}");
+                say!("Nothing was done. To do this and nothing else: --approve {digest}");
                 return Ok(());
             }
             Some(approved) if approved != digest => {
@@ -61,7 +66,7 @@ impl Repair {
             }
             Some(_) => {}
         }
-        let leaders = stack.leaders().await;
+        let leaders = context.databases()?.leaders().await;
         if !leaders.is_empty() {
             let who = leaders.join(", ");
             return Err(format!("{who} leads: end the services first; nothing was done").into());
@@ -70,19 +75,20 @@ impl Repair {
             (Way::Restore, Some(copy)) => restore(&operator, &copy, findings.survey.end()).await?,
             _ => {
                 let id = operator.adopt().await?;
-                println!(
+                say!(
                     "It is the ledger {} now. Tables, feeds and the bill are made anew of it by the services.",
                     id.0
                 );
             }
         }
-        let verified = verify(&bus, &others(stack, bus_id(&bus).await?).await.witnesses).await;
+        let verified = verify(&bus, &others(context, bus_id(&bus).await?).await.witnesses).await;
         match verified {
-            Ok(verified) => println!(
+            Ok(verified) => say!(
                 "through lsn {}: every link holds, and {} witnesses agree",
-                verified.last.0, verified.witnesses
+                verified.last.0,
+                verified.witnesses
             ),
-            Err(error) => println!("Not all is mended: {error}. Run it again."),
+            Err(error) => say!("Not all is mended: {error}. Run it again."),
         }
         Ok(())
     }
@@ -105,13 +111,13 @@ async fn bus_id(bus: &JetStreamBus) -> Result<ledger::LedgerId, Failure> {
 
 /// Asks everybody.
 async fn find(
-    stack: &Stack,
+    context: &Context,
     bus: &JetStreamBus,
     operator: &JetStreamBus,
     copy: Option<&Copy>,
 ) -> Result<Findings, Failure> {
     let survey = survey(bus).await?;
-    let mut others = others(stack, survey.ledger).await;
+    let mut others = others(context, survey.ledger).await;
     others
         .witnesses
         .extend(ledger::Bus::witnesses(bus, survey.ledger).await?);
@@ -122,8 +128,8 @@ async fn find(
             .push(format!("the feed could not be asked: {error}")),
     }
     let mut notes = others.silent;
-    notes.extend(beyond(stack, survey.end()).await);
-    let cell = CellNo(stack.cell.number);
+    notes.extend(beyond(context, survey.end()).await);
+    let cell = context.cell_no()?;
     let copy = copy
         .map(|copy| CopyFound::of(copy, &survey, cell))
         .transpose()?;
@@ -136,10 +142,10 @@ async fn find(
 }
 
 /// What tables hold that the ledger lacks, by name where they know it. Tables that cannot be asked have been named.
-async fn beyond(stack: &Stack, end: Lsn) -> Vec<String> {
+async fn beyond(context: &Context, end: Lsn) -> Vec<String> {
     let mut notes = Vec::new();
     let allocations = async {
-        let pool = stack::warm_state(stack, "scheduler").await?;
+        let pool = context.warm_state("scheduler").await?;
         Ok::<_, Failure>(scheduler::store::changed_behind(&pool, end).await?)
     };
     if let Ok(changed) = allocations.await
@@ -151,7 +157,7 @@ async fn beyond(stack: &Stack, end: Lsn) -> Vec<String> {
         ));
         notes.extend(changed.iter().take(20).map(|line| format!("  {line}")));
     }
-    if let Ok(usage) = stack::usage(stack)
+    if let Ok(usage) = context.usage()
         && let Ok(runs) = usage.runs_behind(end).await
         && runs > 0
     {
@@ -179,15 +185,15 @@ fn plan(findings: &Findings, way: Way) -> String {
 }
 
 fn offer(findings: &Findings, dir: Option<&PathBuf>) -> Result<(), Failure> {
-    println!("Nothing was done. What can be:");
+    say!("Nothing was done. What can be:");
     match (findings.can(Way::Restore), dir) {
-        (Ok(()), Some(dir)) => println!("  repair --restore {}", dir.display()),
+        (Ok(()), Some(dir)) => say!("  repair --restore {}", dir.display()),
         (Ok(()), None) => {}
-        (Err(why), _) => println!("  not --restore: {why}"),
+        (Err(why), _) => say!("  not --restore: {why}"),
     }
     match findings.can(Way::Adopt) {
-        Ok(()) => println!("  repair --adopt-shorter"),
-        Err(why) => println!("  not --adopt-shorter: {why}"),
+        Ok(()) => say!("  repair --adopt-shorter"),
+        Err(why) => say!("  not --adopt-shorter: {why}"),
     }
     Err("the ledger is not what was read of it".into())
 }
@@ -200,6 +206,6 @@ async fn restore(operator: &JetStreamBus, copy: &Copy, end: Lsn) -> Result<(), F
         let appended = operator.append_again(record).await;
         appended.map_err(|error| format!("lsn {}: {error}; run it again", record.lsn.0))?;
     }
-    println!("{} records are back.", records.len());
+    say!("{} records are back.", records.len());
     Ok(())
 }

@@ -1,20 +1,24 @@
 //! Named resources of a tenant: leased, confirmed, given back.
 
-use crate::{Failure, stack, submit::words};
-use chassis::stack::Stack;
+use crate::{
+    Failure,
+    context::{Context, Whose},
+    print::say,
+    sending::Sending,
+    submit::words,
+};
 use clap::{Args, Subcommand};
-use client::{AcquireBundle, Confirm, CreateResource, Operation, Reclaim, Release, Revoke};
+use client::{AcquireBundle, Confirm, CreateResource, Reclaim, Release, Revoke};
 
 #[derive(Args)]
 pub struct Resource {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
     /// The slot of the request, where the cell counts slots by requests.
     #[arg(long)]
     slot: Option<u64>,
-    /// Idempotency key; the same one gets the same outcome.
-    #[arg(long, default_value_t = Operation::fresh_id())]
-    operation_id: String,
+    #[command(flatten)]
+    sending: Sending,
     #[command(subcommand)]
     command: ResourceCommand,
 }
@@ -57,14 +61,17 @@ struct Held {
 }
 
 impl Resource {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let client = stack::tenant(stack, &self.tenant).await?;
-        let (slot, id) = (self.slot, self.operation_id);
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = self
+            .sending
+            .tenant(context, self.whose.tenant.as_deref())
+            .await?;
+        let (slot, id) = (self.slot, || self.sending.id());
         match self.command {
             ResourceCommand::Create { resource } => {
                 let asked = CreateResource { resource, slot };
-                client.create_resource(asked, id).await?;
-                println!("created");
+                client.create_resource(asked, id()).await?;
+                say!("created");
             }
             ResourceCommand::Acquire {
                 resources,
@@ -77,10 +84,12 @@ impl Resource {
                     ttl_slots,
                     slot,
                 };
-                let granted = client.acquire_bundle(asked, id).await?;
-                println!(
+                let granted = client.acquire_bundle(asked, id()).await?;
+                say!(
                     "{} fencing token {} until slot {}",
-                    granted.lease_id, granted.fencing_token, granted.deadline_slot
+                    granted.lease_id,
+                    granted.fencing_token,
+                    granted.deadline_slot
                 );
             }
             ResourceCommand::Confirm(held) => {
@@ -90,8 +99,8 @@ impl Resource {
                     fencing_token: held.fencing_token,
                     slot,
                 };
-                client.confirm(asked, id).await?;
-                println!("confirmed");
+                client.confirm(asked, id()).await?;
+                say!("confirmed");
             }
             ResourceCommand::Release(held) => {
                 let asked = Release {
@@ -100,22 +109,22 @@ impl Resource {
                     fencing_token: held.fencing_token,
                     slot,
                 };
-                let released = client.release(asked, id).await?;
-                println!("released, fencing token {}", released.fencing_token);
+                let released = client.release(asked, id()).await?;
+                say!("released, fencing token {}", released.fencing_token);
             }
             ResourceCommand::Revoke { lease_id } => {
                 let asked = Revoke { lease_id, slot };
-                let revoked = client.revoke(asked, id).await?;
-                println!("revoked, fencing token {}", revoked.fencing_token);
+                let revoked = client.revoke(asked, id()).await?;
+                say!("revoked, fencing token {}", revoked.fencing_token);
             }
             ResourceCommand::Reclaim { lease_id } => {
                 let asked = Reclaim { lease_id, slot };
-                client.reclaim(asked, id).await?;
-                println!("reclaimed");
+                client.reclaim(asked, id()).await?;
+                say!("reclaimed");
             }
             ResourceCommand::Get { resource } => {
                 let view = client.resource(resource, 0).await?;
-                println!(
+                say!(
                     "{} {} version {}",
                     view.resource,
                     words(view.state()),
@@ -125,7 +134,7 @@ impl Resource {
                     return Ok(());
                 }
                 let of = client.lease(view.lease_id, slot, 0).await?;
-                println!(
+                say!(
                     "{} {} by {} fencing token {} deadline slot {}: {}",
                     of.lease_id,
                     words(of.state()),

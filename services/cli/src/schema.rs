@@ -1,11 +1,14 @@
 //! The contract, for programs in other languages, and the tables that the services write.
 
-use crate::Failure;
+use crate::{
+    Failure,
+    context::Chosen,
+    print::{Output, Page, Sheet, column, named, plain},
+};
 use admission::{AdmissionService, store::AdmissionTables};
 use analytics::{AnalyticsService, store::Store};
 use chassis::{
     Config, PostgresConfig, Service,
-    stack::Stack,
     warm::{WarmError, WarmState, schema},
 };
 use clap::{Args, Subcommand};
@@ -41,31 +44,33 @@ pub struct Tables {
     /// Directory with one configuration per service, named <service>.toml; without it, the running stack's.
     #[arg(long)]
     config_dir: Option<PathBuf>,
-    /// Every difference as an object of a JSON array.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl SchemaCommand {
-    pub async fn run(self, stack: &Path) -> Result<(), Failure> {
+    pub async fn run(self, chosen: &Chosen) -> Result<(), Failure> {
         match self {
             Self::Descriptors { out } => fs::write(&out, schemas::FILE_DESCRIPTOR_SET)
                 .map_err(|error| format!("{}: {error}", out.display()).into()),
-            Self::Ensure(tables) => {
-                report(all(&tables.dir(stack)?, Way::Ensure).await?, tables.json)
+            Self::Ensure(tables) => report(
+                &all(&tables.dir(chosen)?, Way::Ensure).await?,
+                tables.output,
+            ),
+            Self::Diff(tables) => {
+                report(&all(&tables.dir(chosen)?, Way::Diff).await?, tables.output)
             }
-            Self::Diff(tables) => report(all(&tables.dir(stack)?, Way::Diff).await?, tables.json),
         }
     }
 }
 
 impl Tables {
-    fn dir(&self, stack: &Path) -> Result<PathBuf, Failure> {
+    fn dir(&self, chosen: &Chosen) -> Result<PathBuf, Failure> {
         Ok(match &self.config_dir {
             Some(dir) => dir.clone(),
             None => {
-                let stack: Stack = crate::stack::read(stack)?;
-                stack.state_dir.join("config")
+                let context = chosen.open()?;
+                context.databases()?.state_dir.join("config")
             }
         })
     }
@@ -139,23 +144,47 @@ fn load<S: Service>(dir: &Path) -> Result<Config<S::Settings>, Failure> {
 }
 
 /// Fails when anything differs, for who looks at the exit code alone.
-fn report(found: Vec<Found>, as_json: bool) -> Result<(), Failure> {
-    if as_json {
-        let all: Vec<Value> = found.iter().map(object).collect();
-        println!("{}", serde_json::to_string_pretty(&all)?);
-    } else {
-        for Found { service, drift } in &found {
-            println!("{service}: {drift}");
-        }
-    }
+fn report(found: &[Found], output: Output) -> Result<(), Failure> {
+    let page = Page::new(found.iter().map(object).collect());
+    let page = match found.is_empty() {
+        true => page.text("The tables are as this version wants them."),
+        false => page.lines(
+            found
+                .iter()
+                .map(|Found { service, drift }| format!("{service}: {drift}")),
+        ),
+    };
+    page.rows(sheet(found)).print(output)?;
     match found.len() {
-        0 if as_json => Ok(()),
-        0 => {
-            println!("The tables are as this version wants them.");
-            Ok(())
-        }
+        0 => Ok(()),
         count => Err(format!("the tables differ in {count} places").into()),
     }
+}
+
+fn sheet(found: &[Found]) -> Sheet {
+    let row = |Found { service, drift }: &Found| {
+        let or_none = |text: &Option<String>| named(text.as_deref().unwrap_or_default());
+        vec![
+            plain(service),
+            plain(&drift.subject.table),
+            plain(drift.subject.what.name()),
+            plain(&drift.subject.name),
+            plain(drift.kind()),
+            or_none(&drift.expected),
+            or_none(&drift.found),
+        ]
+    };
+    let columns = vec![
+        column("service", "service"),
+        column("table", "table"),
+        column("what", "what"),
+        column("name", "name"),
+        column("kind", "kind"),
+        column("expected", "expected"),
+        column("found", "found"),
+    ];
+    let all = columns.len();
+    Sheet::new(columns, all, found.iter().map(row).collect())
 }
 
 fn object(Found { service, drift }: &Found) -> Value {

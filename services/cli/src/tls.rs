@@ -3,7 +3,7 @@
 mod authority;
 mod directory;
 
-use crate::Failure;
+use crate::{Failure, print::say};
 use chassis::Clock;
 use clap::{Args, Subcommand};
 use directory::Directory;
@@ -46,9 +46,9 @@ pub fn run(command: TlsCommand) -> Result<(), Failure> {
             (dir.dir, written)
         }
     };
-    println!("{}: {} files written", root.display(), written.len());
+    say!("{}: {} files written", root.display(), written.len());
     for path in written {
-        println!("  {}", path.display());
+        say!("  {}", path.display());
     }
     Ok(())
 }

@@ -1,10 +1,12 @@
 //! A tenant's events, as they are told.
 
 use crate::{
-    Failure, amount, look, stack,
+    Failure, amount,
+    context::{Context, Whose},
+    look,
+    print::{Cell, Output, Stream, column, moment, plain},
     submit::{how, state, waits, words},
 };
-use chassis::stack::Stack;
 use clap::Args;
 use client::Position;
 use schemas::v1::{self, tenant_event};
@@ -12,8 +14,8 @@ use vocab::Millis;
 
 #[derive(Args)]
 pub struct Watch {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
     /// Only this job set.
     #[arg(long)]
     job_set: Option<String>,
@@ -23,6 +25,8 @@ pub struct Watch {
     /// End when everything that is there was shown.
     #[arg(long)]
     once: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 fn position(text: &str) -> Result<Position, String> {
@@ -37,8 +41,16 @@ fn position(text: &str) -> Result<Position, String> {
 }
 
 impl Watch {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let client = stack::tenant(stack, &self.tenant).await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.tenant(self.whose.tenant.as_deref()).await?;
+        let columns = vec![
+            column("position", "position"),
+            column("at_ms", "at"),
+            column("job_set", "job set"),
+            column("allocation", "allocation"),
+            column("event", "event"),
+        ];
+        let mut stream = Stream::new(self.output, columns);
         if self.once {
             let mut after = self.after;
             loop {
@@ -50,17 +62,18 @@ impl Watch {
                     lsn: last.lsn,
                     index: last.index,
                 };
-                page.iter().for_each(show);
+                page.iter().try_for_each(|event| stream.row(row(event)))?;
             }
         }
         let mut follower = client.follow(self.after, self.job_set).await?;
         loop {
-            follower.next_page().await?.iter().for_each(show);
+            let page = follower.next_page().await?;
+            page.iter().try_for_each(|event| stream.row(row(event)))?;
         }
     }
 }
 
-fn show(event: &v1::TenantEvent) {
+fn row(event: &v1::TenantEvent) -> Vec<Cell> {
     let what = match &event.kind {
         Some(tenant_event::Kind::Outcome(outcome)) => match &outcome.result {
             Some(v1::outcome::Result::Submitted(submitted)) => {
@@ -130,14 +143,16 @@ fn show(event: &v1::TenantEvent) {
         }
         None => "something that this version does not know".into(),
     };
-    let at = amount::moment(Millis(event.now_ms));
     let of = if event.name.is_empty() {
         &event.allocation_id
     } else {
         &event.name
     };
-    println!(
-        "{}.{} {at} {} {of} {what}",
-        event.lsn, event.index, event.job_set
-    );
+    vec![
+        plain(format!("{}.{}", event.lsn, event.index)),
+        moment(event.now_ms),
+        plain(&event.job_set),
+        plain(of),
+        plain(what),
+    ]
 }

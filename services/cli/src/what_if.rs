@@ -4,8 +4,13 @@ mod fold;
 mod json;
 mod text;
 
-use crate::{Failure, operate, submit};
-use chassis::stack::Stack;
+use crate::{
+    Failure,
+    context::Context,
+    operate,
+    print::{Output, Page},
+    submit,
+};
 use clap::{Args, Subcommand};
 use fold::Folded;
 use ledger::Bus;
@@ -25,9 +30,8 @@ pub struct WhatIf {
     /// As of this position of the ledger, and not as of now.
     #[arg(long, global = true, value_name = "LSN")]
     at: Option<u64>,
-    /// Print JSON.
-    #[arg(long, global = true)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
     #[command(subcommand)]
     asked: Asked,
 }
@@ -82,23 +86,25 @@ struct RemoveNode {
 }
 
 impl WhatIf {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let bus = crate::stack::ledger(stack).await?;
-        for line in self.tried(&bus, CellNo(stack.cell.number)).await? {
-            println!("{line}");
+    pub async fn run(mut self, context: &Context) -> Result<(), Failure> {
+        if let Asked::Submit(submit) = &mut self.asked {
+            let whose = &mut submit.request.whose;
+            let tenant = context.tenant_name(whose.tenant.as_deref())?;
+            whose.tenant = Some(tenant.to_string());
         }
-        Ok(())
+        let bus = context.ledger().await?;
+        let (output, cell) = (self.output, context.cell_no()?);
+        self.tried(&bus, cell).await?.print(output)
     }
 
     /// What there is to print.
-    async fn tried<B: Bus>(self, bus: &B, cell: CellNo) -> Result<Vec<String>, Failure> {
+    async fn tried<B: Bus>(self, bus: &B, cell: CellNo) -> Result<Page, Failure> {
         let folded = fold::fold(bus, cell, self.at.map(Lsn)).await?;
         let changes = self.asked.changes(&folded)?;
         let found = what_if::run(folded.state(), folded.now, &changes)?;
-        Ok(match self.json {
-            true => vec![format!("{:#}", json::differences(&found, cell, &folded))],
-            false => text::lines(&found, cell, folded.through(), folded.now),
-        })
+        Ok(Page::new(json::differences(&found, cell, &folded))
+            .lines(text::lines(&found, cell, folded.through(), folded.now))
+            .rows(text::sheet(&found, cell)))
     }
 }
 
@@ -142,7 +148,7 @@ impl Asked {
             Self::Reserve(flags) => by_operator(Verb::SetReservation(flags.request())),
             Self::Unreserve(flags) => by_operator(Verb::SetReservation(flags.request())),
             Self::Submit(submit) => Request {
-                sender: submit.request.tenant.clone(),
+                sender: submit.request.whose.tenant.clone().unwrap_or_default(),
                 count: submit.count,
                 verb: Verb::Submit(submit.request.request()),
             },

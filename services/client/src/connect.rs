@@ -45,6 +45,7 @@ pub struct ConnectOptions {
     creds: Option<PathBuf>,
     ca_file: Option<PathBuf>,
     patience: Duration,
+    deadline: Option<Duration>,
     observer: Option<mpsc::UnboundedSender<Outcome>>,
     batched: bool,
 }
@@ -66,6 +67,7 @@ impl ConnectOptions {
             creds: None,
             ca_file: None,
             patience: PATIENCE,
+            deadline: None,
             observer: None,
             batched: false,
         }
@@ -87,6 +89,13 @@ impl ConnectOptions {
     /// How long one sending of an operation waits before its outcome counts as indefinite.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
+        self
+    }
+
+    /// How long each verb's call sends its operation again and again while the outcome is not definite; without it, it sends it
+    /// once.
+    pub fn deadline(mut self, deadline: Option<Duration>) -> Self {
+        self.deadline = deadline;
         self
     }
 
@@ -133,6 +142,7 @@ pub(crate) struct Inner {
     pub(crate) subjects: Subjects,
     pub(crate) party: Party,
     pub(crate) patience: Duration,
+    pub(crate) deadline: Option<Duration>,
     pub(crate) replies: Arc<Replies>,
     pub(crate) batcher: Option<Batcher>,
     dispatcher: JoinHandle<()>,
@@ -188,6 +198,7 @@ impl Client {
             subjects,
             party: options.party,
             patience: options.patience,
+            deadline: options.deadline,
             replies,
             batcher: options.batched.then(|| Batcher::spawn(inner.clone())),
             dispatcher,

@@ -6,6 +6,9 @@ use schemas::v1::Outcome;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
+/// Between two sendings of an operation that the caller insists on.
+const PAUSE: Duration = Duration::from_millis(250);
+
 /// An operation that was sent. Thousands may be held at once.
 #[must_use = "nobody waits for the outcome"]
 pub struct Pending {
@@ -104,6 +107,28 @@ impl Client {
         .await
     }
 
+    /// Sends an operation until its outcome is definite or the connection's deadline has come; without a deadline, once.
+    pub(crate) async fn insist(&self, operation: &Operation) -> Result<Outcome, NoOutcome> {
+        let Some(deadline) = self.0.deadline else {
+            return self.call(operation).await;
+        };
+        let mut tries = Tries::default();
+        let insisting = async {
+            loop {
+                tries.begin(deadline);
+                let done = self.call(operation).await;
+                match tries.end(done) {
+                    Err(error) if error.retryable() => tokio::time::sleep(PAUSE).await,
+                    done => return done,
+                }
+            }
+        };
+        match tokio::time::timeout(deadline, insisting).await {
+            Ok(done) => done,
+            Err(_) => Err(tries.outcome()),
+        }
+    }
+
     /// Sends an operation until its outcome is definite, at most `attempts` times and with `pause` before each
     /// repetition. What is returned as indefinite then is so.
     pub async fn settle(
@@ -113,8 +138,10 @@ impl Client {
         pause: Duration,
     ) -> Result<Outcome, NoOutcome> {
         let mut attempt = 1;
+        let mut tries = Tries::default();
         loop {
-            match self.call(operation).await {
+            let done = self.call(operation).await;
+            match tries.end(done) {
                 Err(error) if error.retryable() && attempt < attempts => {
                     tracing::debug!(operation = operation.id(), attempt, %error, "sending again");
                     attempt += 1;
@@ -132,7 +159,9 @@ impl Client {
         attempts: u32,
         pause: Duration,
     ) -> Vec<Result<Outcome, NoOutcome>> {
-        let mut done = self.call_all(operations).await;
+        let mut tries: Vec<Tries> = operations.iter().map(|_| Tries::default()).collect();
+        let ended = tries.iter_mut().zip(self.call_all(operations).await);
+        let mut done: Vec<_> = ended.map(|(tries, done)| tries.end(done)).collect();
         for attempt in 1..attempts {
             let open: Vec<usize> = (0..done.len())
                 .filter(|&i| matches!(&done[i], Err(error) if error.retryable()))
@@ -144,10 +173,44 @@ impl Client {
             tokio::time::sleep(pause).await;
             let again: Vec<Operation> = open.iter().map(|&i| operations[i].clone()).collect();
             for (i, outcome) in open.into_iter().zip(self.call_all(&again).await) {
-                done[i] = outcome;
+                done[i] = tries[i].end(outcome);
             }
         }
         done
+    }
+}
+
+/// Several sendings of one operation: what the last one says is not all, because one before it may have been received.
+#[derive(Default)]
+struct Tries {
+    doubt: Option<NoOutcome>,
+    last: Option<NoOutcome>,
+}
+
+impl Tries {
+    /// Until it ends, nobody knows how.
+    fn begin(&mut self, deadline: Duration) {
+        let why = format!("no outcome within {} ms", deadline.as_millis());
+        self.last = Some(NoOutcome::Indefinite { why });
+    }
+
+    /// What is known after a sending that has ended so.
+    fn end(&mut self, done: Result<Outcome, NoOutcome>) -> Result<Outcome, NoOutcome> {
+        let error = match done {
+            Ok(outcome) => return Ok(outcome),
+            Err(error) => error,
+        };
+        if matches!(error, NoOutcome::Indefinite { .. }) {
+            self.doubt = Some(error.clone());
+        }
+        self.last = Some(error);
+        Err(self.outcome())
+    }
+
+    /// Of all of them.
+    fn outcome(&self) -> NoOutcome {
+        let of_any = self.doubt.as_ref().or(self.last.as_ref());
+        of_any.cloned().unwrap_or_else(gone)
     }
 }
 
@@ -208,5 +271,37 @@ async fn wait(
 fn gone() -> NoOutcome {
     NoOutcome::Indefinite {
         why: "the connection was closed".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_have_been_received_once_stays_indefinite() {
+        let indefinite = || NoOutcome::Indefinite {
+            why: "silence".to_owned(),
+        };
+        let not_received = || NoOutcome::NotReceived {
+            why: "no stream".to_owned(),
+            retryable: true,
+        };
+        let check = |ends: &[NoOutcome], expected: NoOutcome| {
+            let mut tries = Tries::default();
+            for end in ends {
+                tries.begin(Duration::from_secs(1));
+                let _ = tries.end(Err(end.clone()));
+            }
+            assert_eq!(tries.outcome(), expected, "{ends:?}");
+        };
+        check(&[not_received()], not_received());
+        check(&[indefinite()], indefinite());
+        check(&[indefinite(), not_received()], indefinite());
+        check(&[not_received(), indefinite()], indefinite());
+        let mut cut = Tries::default();
+        cut.begin(Duration::from_secs(1));
+        assert!(matches!(cut.outcome(), NoOutcome::Indefinite { .. }));
+        assert!(Tries::default().end(Ok(Outcome::default())).is_ok());
     }
 }

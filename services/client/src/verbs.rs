@@ -21,7 +21,7 @@ macro_rules! verbs {
                 operation_id: impl Into<String>,
             ) -> Result<$outcome, Failed> {
                 let operation = Operation::new(operation_id, Verb::$asked(asked));
-                match decided(&operation, self.call(&operation).await)? {
+                match decided(&operation, self.insist(&operation).await)? {
                     Decided::$outcome(outcome) => Ok(outcome),
                     other => Err(against(operation.id(), other)),
                 }
@@ -110,7 +110,7 @@ impl Client {
     ) -> Result<Cancelled, Failed> {
         let allocation_id = allocation_id.into();
         let operation = Operation::new(operation_id, Verb::Cancel(Cancel { allocation_id }));
-        match decided(&operation, self.call(&operation).await)? {
+        match decided(&operation, self.insist(&operation).await)? {
             Decided::Cancelled(cancelled) => Ok(cancelled),
             other => Err(against(operation.id(), other)),
         }
@@ -125,7 +125,7 @@ impl Client {
         let job_set = job_set.into();
         let verb = Verb::CancelJobSet(CancelJobSet { job_set });
         let operation = Operation::new(operation_id, verb);
-        match decided(&operation, self.call(&operation).await)? {
+        match decided(&operation, self.insist(&operation).await)? {
             Decided::JobSetCancelled(cancelled) => Ok(cancelled),
             other => Err(against(operation.id(), other)),
         }
@@ -147,7 +147,7 @@ impl Client {
             priority,
         });
         let operation = Operation::new(operation_id, verb);
-        match decided(&operation, self.call(&operation).await)? {
+        match decided(&operation, self.insist(&operation).await)? {
             Decided::PrioritySet(set) => Ok(set),
             other => Err(against(operation.id(), other)),
         }

@@ -1,58 +1,58 @@
 //! A tenant's budgets, as the tenant itself may ask by the bus.
 
-use super::{named, table};
-use crate::{Failure, amount, stack};
-use chassis::stack::Stack;
+use crate::{
+    Failure, amount,
+    context::{Context, Whose},
+    print::{Cell, Output, Page, Sheet, column, exactly, moment, named, plain, valued},
+};
 use clap::Args;
 use client::BudgetView;
-use vocab::{BudgetOf, Millis};
+use vocab::BudgetOf;
 
 #[derive(Args)]
 pub struct Budgets {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Budgets {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let client = stack::tenant(stack, &self.tenant).await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.tenant(self.whose.tenant.as_deref()).await?;
         let budgets = client.budgets(0).await?;
-        if budgets.is_empty() {
-            println!("no budgets: nothing bounds what is used up");
-            return Ok(());
-        }
-        let head = [
-            "team",
-            "namespace",
-            "of",
-            "period",
-            "until",
-            "exhausted",
-            "budget",
-            "spent",
-            "an hour",
+        let columns = vec![
+            column("team", "team"),
+            column("namespace", "namespace"),
+            column("of", "of"),
+            column("period", "period"),
+            column("ends_ms", "until"),
+            column("exhausted_at_ms", "exhausted"),
+            column("amount", "budget"),
+            column("spent", "spent"),
+            column("burn_per_hour", "an hour"),
         ];
-        println!("{}", table(&head, budgets.iter().map(row).collect(), 6));
-        Ok(())
+        let sheet = Sheet::new(columns, 6, budgets.iter().map(row).collect());
+        Page::of(sheet, "no budgets: nothing bounds what is used up").print(self.output)
     }
 }
 
-fn row(budget: &BudgetView) -> Vec<String> {
+fn row(budget: &BudgetView) -> Vec<Cell> {
     let of = BudgetOf::parse(&budget.of);
     let amount = |amount: u128| match &of {
-        Some(of) => amount::spent(of, amount),
-        None => amount.to_string(),
+        Some(of) => exactly(amount::spent(of, amount), amount),
+        None => plain(amount),
     };
     let exhausted = match budget.exhausted_at_ms {
-        None => "not in this period".to_owned(),
-        Some(at) => amount::moment(Millis(at)),
+        None => valued("not in this period".to_owned(), serde_json::Value::Null),
+        Some(at) => moment(at),
     };
     vec![
         named(&budget.team),
         named(&budget.namespace),
-        budget.of.clone(),
-        crate::submit::words(budget.period()),
-        amount::moment(Millis(budget.ends_ms)),
+        plain(&budget.of),
+        plain(crate::submit::words(budget.period())),
+        moment(budget.ends_ms),
         exhausted,
         amount(budget.amount.into()),
         amount(budget.spent.parse().unwrap_or_default()),

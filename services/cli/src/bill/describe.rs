@@ -1,91 +1,102 @@
 //! One allocation as its tenant sees it: where it stands, and what it asked for beside what it used and costs.
 
-use super::{hours, table};
+use super::hours;
 use crate::{
-    Failure, amount, look, stack,
+    Failure, amount,
+    context::{Context, Whose},
+    list, look,
+    print::{
+        Cell, Fields, Output, Page, Sheet, column, exactly, moment_or_never, named, number, plain,
+        quantity,
+    },
     submit::{how, waits, words},
 };
-use chassis::stack::Stack;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use client::{AllocationView, QueryError, UsagePage, UsageQuery};
 use schemas::v1::RunUsage;
 use serde_json::{Value, json};
-use vocab::{AllocationId, Millis, ResourceKind};
+use vocab::{Millis, ResourceKind};
 
 #[derive(Args)]
 pub struct Describe {
-    #[arg(long)]
-    tenant: String,
-    #[arg(value_parser = amount::allocation)]
-    allocation_id: AllocationId,
-    #[arg(long, short, value_enum, default_value_t = Output::Table)]
+    #[command(flatten)]
+    whose: Whose,
+    /// Its id or name, or the beginning of one.
+    allocation_id: String,
+    #[command(flatten)]
     output: Output,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
-}
-
 impl Describe {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let client = stack::tenant(stack, &self.tenant).await?;
-        let view = client.allocation(self.allocation_id.to_string(), 0).await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.tenant(self.whose.tenant.as_deref()).await?;
+        let view = look::allocation(&client, &self.allocation_id).await?;
         let query = UsageQuery {
             allocation_id: view.allocation_id.clone(),
             at_lsn: view.lsn,
             ..UsageQuery::default()
         };
         let cost = client.usage(&query).await;
-        match self.output {
-            Output::Table => print(&view, &cost),
-            Output::Json => println!("{:#}", as_json(&view, &cost)),
-        }
-        Ok(())
+        let page = Page::new(as_json(&view, &cost))
+            .fields(fields(&view))
+            .sheet(resources(&view, cost.as_ref().ok()));
+        let page = match cost {
+            Ok(page_of) => page.text(format!(
+                "charged up to {}",
+                amount::moment(Millis(page_of.through_ms))
+            )),
+            Err(error) => page.text(format!("what it costs is not known now: {error}")),
+        };
+        page.print(self.output)
     }
 }
 
-fn print(view: &AllocationView, cost: &Result<UsagePage, QueryError>) {
-    let named = |text: &str| match text {
-        "" => "-".to_owned(),
-        text => text.to_owned(),
-    };
+fn fields(view: &AllocationView) -> Fields {
     let state = match (&view.ended, &view.waiting) {
         (Some(ended), _) => format!("ended: {}", how(ended.cause(), ended.exit)),
         (None, Some(waiting)) => waits(waiting),
         (None, None) => words(view.state()),
     };
-    let (started_ms, ended_ms) = match &view.ended {
-        Some(ended) => (ended.started_ms, ended.ended_ms),
-        None => (view.started_ms, 0),
-    };
     let place = match &*view.node {
-        "" => "-".to_owned(),
-        node => look::place(node, &view.gpus),
+        "" => named(""),
+        node => exactly(look::place(node, &view.gpus), node),
     };
-    println!("allocation   {}", view.allocation_id);
-    println!("name         {}", named(&view.name));
-    println!("job set      {}", view.job_set);
-    println!("queue        {}", view.queue);
-    println!("team         {}", named(&view.team));
-    println!("state        {state}");
-    println!("place        {place}");
-    println!("queued again {} times", view.attempts);
-    println!("requested    {}", amount::moment_or_dash(view.requested_ms));
-    println!("placed       {}", amount::moment_or_dash(view.placed_ms));
-    println!("started      {}", amount::moment_or_dash(started_ms));
-    println!("ended        {}", amount::moment_or_dash(ended_ms));
-    println!();
-    let head = ["resource", "asked for", "used", "charged for", "cost"];
-    let rows = asked(view)
-        .into_iter()
-        .map(|(kind, asked)| row(kind, asked, view, cost.as_ref().ok()));
-    println!("{}", table(&head, rows.collect(), head.len()));
-    match cost {
-        Ok(page) => println!("charged up to {}", amount::moment(Millis(page.through_ms))),
-        Err(error) => println!("what it costs is not known now: {error}"),
-    }
+    let ended_ms = view.ended.as_ref().map_or(0, |ended| ended.ended_ms);
+    Fields::default()
+        .add("allocation_id", "allocation", plain(&view.allocation_id))
+        .add("name", "name", named(&view.name))
+        .add("job_set", "job set", plain(&view.job_set))
+        .add("queue", "queue", plain(&view.queue))
+        .add("team", "team", named(&view.team))
+        .add("state", "state", exactly(state, words(view.state())))
+        .add("node", "place", place)
+        .add("attempts", "queued again", number(view.attempts))
+        .add(
+            "requested_ms",
+            "requested",
+            moment_or_never(view.requested_ms),
+        )
+        .add("placed_ms", "placed", moment_or_never(view.placed_ms))
+        .add(
+            "started_ms",
+            "started",
+            moment_or_never(list::started_ms(view)),
+        )
+        .add("ended_ms", "ended", moment_or_never(ended_ms))
+}
+
+fn resources(view: &AllocationView, cost: Option<&UsagePage>) -> Sheet {
+    let columns = vec![
+        column("resource", "resource"),
+        column("asked", "asked for"),
+        column("used", "used"),
+        column("charged", "charged for"),
+        column("amount_micro", "cost"),
+    ];
+    let rows = asked(view).into_iter();
+    let rows = rows.map(|(kind, asked)| row(kind, asked, view, cost));
+    let all = columns.len();
+    Sheet::new(columns, all, rows.collect())
 }
 
 /// What it has of each kind; of none nothing.
@@ -108,12 +119,18 @@ fn row(
     asked: i64,
     view: &AllocationView,
     cost: Option<&UsagePage>,
-) -> Vec<String> {
+) -> Vec<Cell> {
     let used = measured(view).and_then(|usage| match kind {
-        ResourceKind::Cpu => Some(format!("{} CPU seconds", seconds(usage.cpu_us))),
+        ResourceKind::Cpu => {
+            let seconds = seconds(usage.cpu_us);
+            Some(exactly(format!("{seconds} CPU seconds"), usage.cpu_us))
+        }
         ResourceKind::Memory => {
             let peak = amount::human(ResourceKind::Memory, usage.memory_peak_bytes);
-            Some(format!("{peak} at the most"))
+            Some(exactly(
+                format!("{peak} at the most"),
+                usage.memory_peak_bytes,
+            ))
         }
         ResourceKind::Gpu => None,
     });
@@ -131,18 +148,14 @@ fn row(
         currency = cost.map_or("", |page| &*page.currency);
     }
     let money = match charged.is_empty() {
-        true => "-".to_owned(),
-        false => format!("{} {currency}", amount::money(micro)),
-    };
-    let or_dash = |text: String| match text.is_empty() {
-        true => "-".to_owned(),
-        false => text,
+        true => named(""),
+        false => exactly(format!("{} {currency}", amount::money(micro)), micro),
     };
     vec![
-        kind.name().to_owned(),
-        amount::human(kind, asked.unsigned_abs()),
-        or_dash(used.unwrap_or_default()),
-        or_dash(charged.join(", ")),
+        plain(kind.name()),
+        quantity(kind, asked.unsigned_abs()),
+        used.unwrap_or_else(|| named("")),
+        named(&charged.join(", ")),
         money,
     ]
 }
@@ -175,7 +188,7 @@ fn as_json(view: &AllocationView, cost: &Result<UsagePage, QueryError>) -> Value
         })
     });
     json!({
-        "allocation": crate::list::json(view),
+        "allocation": list::json(view),
         "used": used,
         "cost": lines,
     })
@@ -216,10 +229,12 @@ mod tests {
             currency: "EUR".to_owned(),
             ..UsagePage::default()
         };
-        let rows: Vec<_> = asked(&view)
-            .into_iter()
-            .map(|(kind, asked)| row(kind, asked, &view, Some(&page)).join(" | "))
-            .collect();
+        let texts = |row: &Vec<Cell>| {
+            let texts: Vec<_> = row.iter().map(|cell| cell.text.as_str()).collect();
+            texts.join(" | ")
+        };
+        let sheet = resources(&view, Some(&page));
+        let rows: Vec<_> = sheet.rows.iter().map(texts).collect();
         assert_eq!(
             rows,
             [

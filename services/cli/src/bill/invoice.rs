@@ -1,15 +1,17 @@
 //! The months that are billed: closed, shown, exported, explained and reconciled.
 
-use super::{hours, month, named, show, table};
+use super::{hours, money, month, show::OfMonth, used};
 use crate::{
     Failure, amount,
+    context::{Context, Whose},
     operate::{Expected, told},
-    stack,
+    print::{
+        Cell, Column, Output, Page, Sheet, column, exactly, moment, moment_or_never, named, number,
+        plain,
+    },
 };
 use analytics::store::{Export, Part, Reconciled, ReconciledMonth, Store};
-use chassis::stack::Stack;
 use clap::{Args, Subcommand, ValueEnum};
-use client::Operation;
 use schemas::v1;
 use std::{
     fs::File,
@@ -50,6 +52,8 @@ pub struct Show {
     /// Only of this tenant.
     #[arg(long)]
     tenant: Option<String>,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Args)]
@@ -79,14 +83,16 @@ enum Format {
 
 #[derive(Args)]
 pub struct Explain {
-    #[arg(long)]
-    tenant: String,
+    #[command(flatten)]
+    whose: Whose,
     /// The beginning of a full hour: 2026-11-03T10:00:00Z.
     #[arg(value_parser = amount::moment_ms)]
     hour: i64,
     /// cpu, memory, gpu or gpu:<model>.
     #[arg(long)]
     resource: Option<String>,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Args)]
@@ -94,47 +100,47 @@ pub struct Reconcile {
     /// 2026-11, by pool and resource; without it, all months.
     #[arg(value_parser = month)]
     month: Option<Month>,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl InvoiceCommand {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
         match self {
-            Self::Close(close) => close.run(stack).await,
-            Self::Show(show) => show.run(stack).await,
-            Self::Export(export) => export.run(stack).await,
-            Self::Explain(explain) => explain.run(stack).await,
-            Self::Reconcile(reconcile) => reconcile.run(stack).await,
+            Self::Close(close) => close.run(context).await,
+            Self::Show(show) => show.run(context).await,
+            Self::Export(export) => export.run(context).await,
+            Self::Explain(explain) => explain.run(context).await,
+            Self::Reconcile(reconcile) => reconcile.run(context).await,
         }
     }
 }
 
 impl Close {
-    async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    async fn run(self, context: &Context) -> Result<(), Failure> {
         let change = v1::ClosePeriod {
             month: self.month.0,
             expected_version: self.expected.expected_version,
         };
-        let operator = stack::operator(stack).await?;
-        let applied = operator.close_period(change, Operation::fresh_id()).await?;
-        told(&format!("close {}", self.month), applied);
-        Ok(())
+        let sending = &self.expected.sending;
+        let operator = sending.operator(context).await?;
+        let applied = operator.close_period(change, sending.id()).await?;
+        told(&format!("close {}", self.month), applied)
     }
 }
 
 impl Show {
-    async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let store = stack::usage(stack)?;
+    async fn run(self, context: &Context) -> Result<(), Failure> {
+        let store = context.usage()?;
         let tenant = self.tenant.as_deref().map(Token::new).transpose()?;
-        let lines = store.bill(tenant.as_ref(), self.month).await?;
-        let closed = store.is_closed(self.month).await?;
-        show::print(&lines, self.month, closed, &store.currency().await?);
-        Ok(())
+        let bill = OfMonth::read(&store, tenant.as_ref(), self.month).await?;
+        bill.page().print(self.output)
     }
 }
 
 impl Exporting {
-    async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let store = stack::usage(stack)?;
+    async fn run(self, context: &Context) -> Result<(), Failure> {
+        let store = context.usage()?;
         if !self.open && !store.is_closed(self.month).await? {
             let month = self.month;
             return Err(format!(
@@ -220,107 +226,86 @@ async fn focus(store: &Store, month: Month, to: &mut dyn Write) -> Result<(), Fa
 }
 
 impl Explain {
-    async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    async fn run(self, context: &Context) -> Result<(), Failure> {
         if self.hour.rem_euclid(HOUR_MS) != 0 {
-            return Err("write the beginning of a full hour, as 2026-11-03T10:00:00Z".into());
+            let wrong = "write the beginning of a full hour, as 2026-11-03T10:00:00Z";
+            return Err(Failure::usage(wrong));
         }
-        let tenant = Token::new(&self.tenant)?;
-        let store = stack::usage(stack)?;
+        let tenant = context.tenant_name(self.whose.tenant.as_deref())?;
+        let store = context.usage()?;
         let parts = store
             .parts(&tenant, Millis(self.hour), self.resource.as_deref())
             .await?;
-        if parts.is_empty() {
-            println!("nothing was used");
-            return Ok(());
-        }
-        let head = [
-            "resource",
-            "allocation",
-            "operation",
-            "name",
-            "team",
-            "job set",
-            "from",
-            "to",
-            "ended",
-            "lsn",
-            "used in the hour",
+        let columns = vec![
+            column("resource", "resource"),
+            column("allocation_id", "allocation"),
+            column("operation_id", "operation"),
+            column("name", "name"),
+            column("team", "team"),
+            column("job_set", "job set"),
+            column("from_ms", "from"),
+            column("to_ms", "to"),
+            column("cause", "ended"),
+            column("lsn", "lsn"),
+            column("quantity", "used in the hour"),
         ];
-        println!("{}", table(&head, parts.iter().map(row).collect(), 9));
-        for of_one in parts.chunk_by(|a, b| a.resource == b.resource) {
-            let resource = &of_one[0].resource;
-            let sum = of_one
-                .iter()
-                .map(|part| i128::from(part.amount) * i128::from(part.ms))
-                .sum();
-            println!(
-                "{resource}: {} runs, {}",
-                of_one.len(),
-                hours(resource, sum)
-            );
-        }
-        Ok(())
+        let sheet = Sheet::new(columns, 9, parts.iter().map(row).collect());
+        let sums = parts
+            .chunk_by(|a, b| a.resource == b.resource)
+            .map(|of_one| {
+                let resource = &of_one[0].resource;
+                let sum = of_one.iter().map(quantity).sum();
+                format!(
+                    "{resource}: {} runs, {}",
+                    of_one.len(),
+                    hours(resource, sum)
+                )
+            });
+        Page::of(sheet, "nothing was used")
+            .lines(sums)
+            .print(self.output)
     }
 }
 
-fn row(part: &Part) -> Vec<String> {
-    let runs = part.ended_ms == 0;
+fn quantity(part: &Part) -> i128 {
+    i128::from(part.amount) * i128::from(part.ms)
+}
+
+fn row(part: &Part) -> Vec<Cell> {
+    let (cause, lsn) = match part.ended_ms {
+        0 => (exactly("it runs".to_owned(), ""), named("")),
+        _ => (plain(&part.cause), number(part.lsn)),
+    };
     vec![
-        part.resource.clone(),
-        part.allocation.to_string(),
+        plain(&part.resource),
+        plain(part.allocation),
         named(&part.operation_id),
         named(&part.name),
         named(&part.team),
-        part.job_set.clone(),
-        amount::moment(Millis(part.started_ms)),
-        amount::moment_or_dash(part.ended_ms),
-        if runs {
-            "it runs".to_owned()
-        } else {
-            part.cause.clone()
-        },
-        if runs {
-            "-".to_owned()
-        } else {
-            part.lsn.to_string()
-        },
-        hours(
-            &part.resource,
-            i128::from(part.amount) * i128::from(part.ms),
-        ),
+        plain(&part.job_set),
+        moment(part.started_ms),
+        moment_or_never(part.ended_ms),
+        cause,
+        lsn,
+        used(&part.resource, quantity(part)),
     ]
 }
 
-/// What the capacity was, and what became of it.
-const STATES: [&str; 9] = [
-    "capacity",
-    "charged",
-    "discount",
-    "reserved",
-    "idle",
-    "cordoned",
-    "unavailable",
-    "rounding",
-    "variance",
-];
-
 impl Reconcile {
-    async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let store = stack::usage(stack)?;
-        let (head, rows) = match self.month {
+    async fn run(self, context: &Context) -> Result<(), Failure> {
+        let store = context.usage()?;
+        let sheet = match self.month {
             Some(month) => pools(&store.reconciliation(month).await?),
             None => months(&store.reconciled_months().await?),
         };
-        if rows.is_empty() {
-            println!("no capacity");
-            return Ok(());
-        }
-        let adds_up = |row: &Vec<String>| row.last().is_some_and(|variance| variance == "0");
-        let good = rows.iter().all(adds_up);
-        let head: Vec<&str> = head.iter().copied().chain(STATES).collect();
-        println!("{}", table(&head, rows, head.len() - STATES.len()));
+        let adds_up = |row: &Vec<Cell>| row.last().is_some_and(|variance| variance.text == "0");
+        let good = sheet.rows.iter().all(adds_up);
         let currency = store.currency().await?;
-        println!("amounts in {currency}; the variance is exact, before any rounding");
+        Page::of(sheet, "no capacity")
+            .text(format!(
+                "amounts in {currency}; the variance is exact, before any rounding"
+            ))
+            .print(self.output)?;
         match good {
             true => Ok(()),
             false => Err("capacity and charges do not add up".into()),
@@ -328,46 +313,77 @@ impl Reconcile {
     }
 }
 
-type Rows = (&'static [&'static str], Vec<Vec<String>>);
+/// What the capacity was, and what became of it.
+fn states() -> [Column; 9] {
+    [
+        column("capacity_micro", "capacity"),
+        column("charged_micro", "charged"),
+        column("discount_micro", "discount"),
+        column("reserved_micro", "reserved"),
+        column("idle_micro", "idle"),
+        column("cordoned_micro", "cordoned"),
+        column("unavailable_micro", "unavailable"),
+        column("rounding_micro", "rounding"),
+        column("variance", "variance"),
+    ]
+}
 
-fn pools(found: &[Reconciled]) -> Rows {
+fn pools(found: &[Reconciled]) -> Sheet {
     let rows = found.iter().map(|one| {
         vec![
             named(&one.cluster),
             named(&one.pool),
-            one.resource.clone(),
-            format!("{}..{}", one.first_lsn, one.last_lsn),
-            amount::money(one.capacity_micro),
-            amount::money(one.charged_micro),
-            amount::money(one.discount_micro),
-            amount::money(one.reserved_micro),
-            amount::money(one.idle_micro),
-            amount::money(one.cordoned_micro),
-            amount::money(one.unavailable_micro),
-            format!("{:.1} micro", one.rounding_micro),
-            one.variance.clone(),
+            plain(&one.resource),
+            plain(format!("{}..{}", one.first_lsn, one.last_lsn)),
+            money(one.capacity_micro),
+            money(one.charged_micro),
+            money(one.discount_micro),
+            money(one.reserved_micro),
+            money(one.idle_micro),
+            money(one.cordoned_micro),
+            money(one.unavailable_micro),
+            exactly(
+                format!("{:.1} micro", one.rounding_micro),
+                one.rounding_micro,
+            ),
+            plain(&one.variance),
         ]
     });
-    (&["cluster", "pool", "resource", "ledger"], rows.collect())
+    let names = [
+        column("cluster", "cluster"),
+        column("pool", "pool"),
+        column("resource", "resource"),
+        column("ledger", "ledger"),
+    ];
+    let columns = names.into_iter().chain(states());
+    Sheet::new(columns.collect(), 4, rows.collect())
 }
 
-fn months(found: &[ReconciledMonth]) -> Rows {
+fn months(found: &[ReconciledMonth]) -> Sheet {
     let rows = found.iter().map(|one| {
-        let state = if one.closed { "closed" } else { "open" };
         vec![
-            one.month.clone(),
-            state.to_owned(),
-            format!("{}..{}", one.first_lsn, one.last_lsn),
-            amount::money(one.capacity_micro),
-            amount::money(one.charged_micro),
-            amount::money(one.discount_micro),
-            amount::money(one.reserved_micro),
-            amount::money(one.idle_micro),
-            amount::money(one.cordoned_micro),
-            amount::money(one.unavailable_micro),
-            format!("{:.1} micro", one.rounding_micro),
-            one.variance.clone(),
+            plain(&one.month),
+            plain(if one.closed { "closed" } else { "open" }),
+            plain(format!("{}..{}", one.first_lsn, one.last_lsn)),
+            money(one.capacity_micro),
+            money(one.charged_micro),
+            money(one.discount_micro),
+            money(one.reserved_micro),
+            money(one.idle_micro),
+            money(one.cordoned_micro),
+            money(one.unavailable_micro),
+            exactly(
+                format!("{:.1} micro", one.rounding_micro),
+                one.rounding_micro,
+            ),
+            plain(&one.variance),
         ]
     });
-    (&["month", "state", "ledger"], rows.collect())
+    let names = [
+        column("month", "month"),
+        column("state", "state"),
+        column("ledger", "ledger"),
+    ];
+    let columns = names.into_iter().chain(states());
+    Sheet::new(columns.collect(), 3, rows.collect())
 }

@@ -16,34 +16,15 @@ pub use report::Report;
 pub use show::Bill;
 pub use usage::Usage;
 
-use crate::amount;
-use comfy_table::{CellAlignment, Table, presets};
+use crate::{
+    amount,
+    print::{Cell, exactly},
+};
 use vocab::{HOUR_MS, Month, ResourceKey, ResourceKind};
 
 /// `2026-11`.
 fn month(text: &str) -> Result<Month, String> {
     Month::parse(text).ok_or_else(|| format!("{text}: write a month as 2026-11"))
-}
-
-/// A table whose columns from `numbers` on are right-aligned.
-fn table(head: &[&str], rows: Vec<Vec<String>>, numbers: usize) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
-    table.set_header(head);
-    for row in rows {
-        table.add_row(row);
-    }
-    for column in table.column_iter_mut().skip(numbers) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.trim_fmt()
-}
-
-fn named(text: &str) -> String {
-    match text {
-        "" => "-".to_owned(),
-        text => text.to_owned(),
-    }
 }
 
 fn kind(resource: &str) -> Option<ResourceKind> {
@@ -75,6 +56,16 @@ fn hours(resource: &str, quantity: i128) -> String {
             format!("{amount} {}", unit_hours(kind))
         }
     }
+}
+
+/// A quantity, which may be above what a number of JSON holds exactly.
+fn used(resource: &str, quantity: i128) -> Cell {
+    exactly(hours(resource, quantity), quantity)
+}
+
+/// Millionths of the currency.
+fn money(micro: i128) -> Cell {
+    exactly(amount::money(micro), micro)
 }
 
 #[cfg(test)]

@@ -1,23 +1,21 @@
 //! What resources cost.
 
-use super::table;
+use super::money;
 use crate::{
     Failure, amount,
+    context::Context,
     operate::{Expected, told},
-    stack,
+    print::{Output, Page, Sheet, column, exactly, moment, number, plain, valued},
 };
-use chassis::stack::Stack;
 use clap::{Args, Subcommand};
-use client::Operation;
 use schemas::v1;
-use vocab::Millis;
 
 #[derive(Subcommand)]
 pub enum RatesCommand {
     /// Say what a resource costs from a moment on.
     Set(Set),
     /// Show all rates, and since when they count.
-    List,
+    List(List),
 }
 
 #[derive(Args)]
@@ -55,16 +53,16 @@ fn price(text: &str) -> Result<i64, String> {
 }
 
 impl RatesCommand {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
         match self {
-            Self::Set(set) => set.run(stack).await,
-            Self::List => list(stack).await,
+            Self::Set(set) => set.run(context).await,
+            Self::List(list) => list.run(context).await,
         }
     }
 }
 
 impl Set {
-    async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    async fn run(self, context: &Context) -> Result<(), Failure> {
         let title = format!("rate of {}", self.resource);
         let change = v1::SetRate {
             resource: self.resource,
@@ -76,54 +74,52 @@ impl Set {
             pool: self.pool,
             cluster: self.cluster,
         };
-        let operator = stack::operator(stack).await?;
-        told(
-            &title,
-            operator.set_rate(change, Operation::fresh_id()).await?,
-        );
-        Ok(())
+        let sending = self.expected.sending;
+        let operator = sending.operator(context).await?;
+        told(&title, operator.set_rate(change, sending.id()).await?)
     }
 }
 
-async fn list(stack: &Stack) -> Result<(), Failure> {
-    let rates = stack::usage(stack)?.rates().await?;
-    if rates.is_empty() {
-        println!("no rates: what is used costs nothing");
-        return Ok(());
+#[derive(Args)]
+pub struct List {
+    #[command(flatten)]
+    output: Output,
+}
+
+impl List {
+    async fn run(self, context: &Context) -> Result<(), Failure> {
+        let rates = context.usage()?.rates().await?;
+        let from = |ms: i64| match ms {
+            0 => valued("the beginning".to_owned(), 0),
+            ms => moment(ms),
+        };
+        let scope = |name: &str| match name {
+            "" => exactly("all".to_owned(), ""),
+            name => plain(name),
+        };
+        let rows = rates.iter().map(|rate| {
+            vec![
+                plain(&rate.resource),
+                scope(&rate.tenant),
+                scope(&rate.priority_class),
+                scope(&rate.pool),
+                scope(&rate.cluster),
+                number(rate.version),
+                from(rate.applied_from_ms),
+                money(rate.micro_per_unit_hour.into()),
+            ]
+        });
+        let columns = vec![
+            column("resource", "resource"),
+            column("tenant", "tenant"),
+            column("priority_class", "priority class"),
+            column("pool", "pool"),
+            column("cluster", "cluster"),
+            column("version", "version"),
+            column("from_ms", "from"),
+            column("micro_per_unit_hour", "price per unit and hour"),
+        ];
+        let sheet = Sheet::new(columns, 7, rows.collect());
+        Page::of(sheet, "no rates: what is used costs nothing").print(self.output)
     }
-    let from = |ms: i64| match ms {
-        0 => "the beginning".to_owned(),
-        ms => amount::moment(Millis(ms)),
-    };
-    let all = |name: String| {
-        if name.is_empty() {
-            "all".to_owned()
-        } else {
-            name
-        }
-    };
-    let rows = rates.into_iter().map(|rate| {
-        vec![
-            rate.resource,
-            all(rate.tenant),
-            all(rate.priority_class),
-            all(rate.pool),
-            all(rate.cluster),
-            rate.version.to_string(),
-            from(rate.applied_from_ms),
-            amount::money(rate.micro_per_unit_hour.into()),
-        ]
-    });
-    let head = [
-        "resource",
-        "tenant",
-        "priority class",
-        "pool",
-        "cluster",
-        "version",
-        "from",
-        "price per unit and hour",
-    ];
-    println!("{}", table(&head, rows.collect(), 7));
-    Ok(())
 }

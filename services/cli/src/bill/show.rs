@@ -1,36 +1,44 @@
 //! What each tenant owes for a month, up to now if it is not over: all of them for finance, or one as the tenant itself
 //! may ask by the bus.
 
-use super::{hours, month, named, table};
-use crate::{Failure, amount, stack};
-use analytics::store::InvoiceLine;
-use chassis::stack::Stack;
+use super::{money, month, used};
+use crate::{
+    Failure, amount,
+    context::Context,
+    print::{Cell, Column, Output, Page, Sheet, column, exactly, named, plain},
+};
+use analytics::store::{InvoiceLine, Store};
 use clap::Args;
-use vocab::{Millis, Month};
+use serde_json::json;
+use vocab::{Millis, Month, Token};
 
 #[derive(Args)]
 pub struct Bill {
-    /// As this tenant may ask itself.
+    /// As this tenant may ask itself, by the bus; without it as the context's, and as finance reads it where that is the
+    /// operator's.
     #[arg(long)]
     tenant: Option<String>,
     /// 2026-11; without it, this month.
     #[arg(long, value_parser = month)]
     month: Option<Month>,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Bill {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let now = Month::of(Millis(stack.clock().now_ms()));
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let now = Month::of(Millis(context.clock().now_ms()));
         let month = self.month.unwrap_or(now);
-        match self.tenant {
-            Some(tenant) => own(stack, &tenant, month).await,
-            None => all(stack, month).await,
-        }
+        let bill = match context.tenant_of(self.tenant.as_deref()) {
+            Some(tenant) => own(context, &tenant, month).await?,
+            None => OfMonth::read(&context.usage()?, None, month).await?,
+        };
+        bill.page().print(self.output)
     }
 }
 
-async fn own(stack: &Stack, tenant: &str, month: Month) -> Result<(), Failure> {
-    let client = stack::tenant(stack, tenant).await?;
+async fn own(context: &Context, tenant: &str, month: Month) -> Result<OfMonth, Failure> {
+    let client = context.tenant(Some(tenant)).await?;
     let bill = client.bill(month.0, 0).await?;
     let lines = bill.lines.iter().map(|line| InvoiceLine {
         tenant: tenant.to_owned(),
@@ -42,63 +50,122 @@ async fn own(stack: &Stack, tenant: &str, month: Month) -> Result<(), Failure> {
         quantity: line.quantity.parse().unwrap_or_default(),
         amount_micro: line.amount_micro.into(),
     });
-    let lines: Vec<InvoiceLine> = lines.collect();
-    print(&lines, month, bill.closed, &bill.currency);
-    if !bill.closed {
-        println!("up to {}", amount::moment(Millis(bill.through_ms)));
-    }
-    Ok(())
-}
-
-async fn all(stack: &Stack, month: Month) -> Result<(), Failure> {
-    let store = stack::usage(stack)?;
-    let closed = store.is_closed(month).await?;
-    let currency = store.currency().await?;
-    let lines = store.bill(None, month).await?;
-    print(&lines, month, closed, &currency);
-    if !closed {
-        let through = store.known_through().await?;
-        println!("up to {}", amount::moment(through));
-    }
-    Ok(())
+    Ok(OfMonth {
+        lines: lines.collect(),
+        month,
+        through: (!bill.closed).then_some(Millis(bill.through_ms)),
+        currency: bill.currency,
+    })
 }
 
 /// Lines and sums by tenant.
-pub fn print(lines: &[InvoiceLine], month: Month, closed: bool, currency: &str) {
-    let state = if closed { "closed" } else { "open" };
-    println!("{month}, {state}");
-    if lines.is_empty() {
-        println!("nothing was used");
-        return;
+pub struct OfMonth {
+    lines: Vec<InvoiceLine>,
+    month: Month,
+    /// Up to when what runs is in it; none: it is closed.
+    through: Option<Millis>,
+    currency: String,
+}
+
+impl OfMonth {
+    /// Of all tenants, or of one.
+    pub async fn read(
+        store: &Store,
+        tenant: Option<&Token>,
+        month: Month,
+    ) -> Result<Self, Failure> {
+        let through = match store.is_closed(month).await? {
+            true => None,
+            false => Some(store.known_through().await?),
+        };
+        Ok(Self {
+            lines: store.bill(tenant, month).await?,
+            month,
+            through,
+            currency: store.currency().await?,
+        })
     }
-    let mut rows = Vec::new();
-    let amount = |micro: i128| format!("{} {currency}", amount::money(micro));
-    for of_tenant in lines.chunk_by(|a, b| a.tenant == b.tenant) {
-        for line in of_tenant {
-            let remark = match (line.is_correction, line.has_rate) {
-                (true, _) => "correction",
-                (false, false) => "no rate",
-                (false, true) => "",
-            };
-            rows.push(vec![
-                line.tenant.clone(),
-                named(&line.team),
-                line.resource.clone(),
-                remark.to_owned(),
-                hours(&line.resource, line.quantity),
-                amount::money(line.micro_per_unit_hour.into()),
-                amount(line.amount_micro),
-            ]);
+
+    pub fn page(&self) -> Page {
+        let state = if self.through.is_none() {
+            "closed"
+        } else {
+            "open"
+        };
+        let lines = self.lines_alone();
+        let value = json!({
+            "month": self.month.to_string(),
+            "closed": self.through.is_none(),
+            "through_ms": self.through.map(|through| through.0),
+            "currency": self.currency,
+            "lines": lines.records(),
+        });
+        let page = Page::new(value)
+            .text(format!("{}, {state}", self.month))
+            .rows(lines);
+        let page = match self.lines.is_empty() {
+            true => page.text("nothing was used"),
+            false => page.table(self.with_sums()),
+        };
+        match self.through {
+            Some(through) => page.text(format!("up to {}", amount::moment(through))),
+            None => page,
         }
-        let sum = of_tenant.iter().map(|line| line.amount_micro).sum();
-        let tenant = of_tenant
-            .first()
-            .map_or_else(String::new, |line| line.tenant.clone());
-        let mut total = vec![tenant, String::new(), "total".to_owned()];
-        total.resize(6, String::new());
-        total.push(amount(sum));
-        rows.push(total);
     }
-    let head = ["tenant", "team", "resource", "", "used", "price", "amount"];
-    println!("{}", table(&head, rows, 4));
+
+    fn lines_alone(&self) -> Sheet {
+        Sheet::new(
+            columns(),
+            4,
+            self.lines.iter().map(|line| self.row(line)).collect(),
+        )
+    }
+
+    /// With the sum of each tenant below its lines.
+    fn with_sums(&self) -> Sheet {
+        let mut rows = Vec::new();
+        for of_tenant in self.lines.chunk_by(|a, b| a.tenant == b.tenant) {
+            rows.extend(of_tenant.iter().map(|line| self.row(line)));
+            let sum = of_tenant.iter().map(|line| line.amount_micro).sum();
+            let tenant = of_tenant.first().map_or("", |line| &line.tenant);
+            let mut total = vec![plain(tenant), plain(""), plain("total")];
+            total.resize(6, plain(""));
+            total.push(self.amount(sum));
+            rows.push(total);
+        }
+        Sheet::new(columns(), 4, rows)
+    }
+
+    fn row(&self, line: &InvoiceLine) -> Vec<Cell> {
+        let remark = match (line.is_correction, line.has_rate) {
+            (true, _) => "correction",
+            (false, false) => "no rate",
+            (false, true) => "",
+        };
+        vec![
+            plain(&line.tenant),
+            named(&line.team),
+            plain(&line.resource),
+            plain(remark),
+            used(&line.resource, line.quantity),
+            money(line.micro_per_unit_hour.into()),
+            self.amount(line.amount_micro),
+        ]
+    }
+
+    fn amount(&self, micro: i128) -> Cell {
+        exactly(format!("{} {}", amount::money(micro), self.currency), micro)
+    }
+}
+
+fn columns() -> Vec<Column> {
+    vec![
+        column("tenant", "tenant"),
+        column("team", "team"),
+        column("resource", "resource"),
+        column("remark", ""),
+        column("quantity", "used"),
+        column("micro_per_unit_hour", "price"),
+        column("amount_micro", "amount"),
+    ]
 }

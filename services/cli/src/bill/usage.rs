@@ -1,17 +1,22 @@
 //! What was used, and what it costs, by whatever it is told apart by.
 
-use super::{hours, month, named, table};
-use crate::{Failure, amount, stack};
+use super::{month, used};
+use crate::{
+    Failure, amount,
+    context::Context,
+    names,
+    print::{Cell, Column, Output, Page, Sheet, column, exactly, moment, named, plain},
+};
 use analytics::store::{Dimension, UseLine, Wanted, When};
-use chassis::stack::Stack;
 use clap::{Args, ValueEnum};
-use client::{UsageBy, UsageQuery};
+use client::{Client, UsageBy, UsageQuery};
 use serde_json::json;
 use vocab::{AllocationId, Millis, Month};
 
 #[derive(Args)]
 pub struct Usage {
-    /// As this tenant may ask itself, by the bus; without it, of all tenants, as finance reads it.
+    /// As this tenant may ask itself, by the bus; without it as the context's, and of all tenants, as finance reads it, where
+    /// that is the operator's.
     #[arg(long)]
     tenant: Option<String>,
     /// What lines are told apart by, beside the resource; may be repeated.
@@ -26,9 +31,9 @@ pub struct Usage {
     /// Hours that begin before, in the same form.
     #[arg(long, value_parser = amount::past)]
     until: Option<amount::Past>,
-    /// Only the runs of this allocation, whenever they were.
-    #[arg(long, value_parser = amount::allocation, conflicts_with_all = ["month", "since", "until", "by"])]
-    allocation: Option<AllocationId>,
+    /// Only the runs of this allocation, whenever they were: its id; or of a tenant its name, or the beginning of one.
+    #[arg(long, conflicts_with_all = ["month", "since", "until", "by"])]
+    allocation: Option<String>,
     #[arg(long)]
     team: Option<String>,
     #[arg(long)]
@@ -42,7 +47,7 @@ pub struct Usage {
     /// cpu, memory, gpu or gpu:<model>.
     #[arg(long)]
     resource: Option<String>,
-    #[arg(long, short, value_enum, default_value_t = Output::Table)]
+    #[command(flatten)]
     output: Output,
 }
 
@@ -57,12 +62,6 @@ enum By {
     PriorityClass,
     Cluster,
     Pool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
 }
 
 /// Lines of one question.
@@ -83,23 +82,23 @@ impl By {
         }
     }
 
-    fn name(self) -> &'static str {
+    fn column(self) -> Column {
         match self {
-            Self::Hour => "hour",
-            Self::Day => "day",
-            Self::Team => "team",
-            Self::Namespace => "namespace",
-            Self::Queue => "queue",
-            Self::JobSet => "job set",
-            Self::PriorityClass => "priority class",
-            Self::Cluster => "cluster",
-            Self::Pool => "pool",
+            Self::Hour => column("begins_ms", "hour"),
+            Self::Day => column("begins_ms", "day"),
+            Self::Team => column("team", "team"),
+            Self::Namespace => column("namespace", "namespace"),
+            Self::Queue => column("queue", "queue"),
+            Self::JobSet => column("job_set", "job set"),
+            Self::PriorityClass => column("priority_class", "priority class"),
+            Self::Cluster => column("cluster", "cluster"),
+            Self::Pool => column("pool", "pool"),
         }
     }
 
-    fn of(self, line: &UseLine) -> String {
+    fn of(self, line: &UseLine) -> Cell {
         match self {
-            Self::Hour | Self::Day => amount::moment(Millis(line.begins_ms)),
+            Self::Hour | Self::Day => moment(line.begins_ms),
             Self::Team => named(&line.team),
             Self::Namespace => named(&line.namespace),
             Self::Queue => named(&line.queue),
@@ -119,23 +118,33 @@ struct Found {
 }
 
 impl Usage {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let now = Millis(stack.clock().now_ms());
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let now = Millis(context.clock().now_ms());
         let (output, by) = (self.output, self.by.clone());
-        let of_all = self.tenant.is_none();
-        let wanted = self.wanted(now);
-        let found = match &self.tenant {
-            Some(tenant) => own(stack, tenant, &self.by, &wanted).await?,
-            None => all(stack, wanted).await?,
+        let tenant = context.tenant_of(self.tenant.as_deref());
+        let of_all = tenant.is_none();
+        let client = match &tenant {
+            Some(tenant) => Some(context.tenant(Some(tenant)).await?),
+            None => None,
         };
-        match output {
-            Output::Json => println!("{:#}", as_json(&found)),
-            Output::Table => print(&found, &by, of_all),
-        }
-        Ok(())
+        let allocation = match (&self.allocation, &client) {
+            (None, _) => None,
+            (Some(name), Some(client)) => Some(names::id(client, name).await?),
+            (Some(id), None) => Some(amount::allocation(id).map_err(Failure::usage)?),
+        };
+        let wanted = self.wanted(now, allocation);
+        let found = match &client {
+            Some(client) => own(client, &self.by, &wanted).await?,
+            None => all(context, wanted).await?,
+        };
+        let through = amount::moment(found.through);
+        Page::new(as_json(&found))
+            .sheet_or(sheet(&found, &by, of_all), "nothing was used")
+            .text(format!("up to {through}"))
+            .print(output)
     }
 
-    fn wanted(&self, now: Millis) -> Wanted {
+    fn wanted(&self, now: Millis, allocation: Option<AllocationId>) -> Wanted {
         let past =
             |past: Option<amount::Past>, or: Millis| past.map_or(or, |past| Millis(past.ms(now.0)));
         let (from, until) = match self.month {
@@ -145,7 +154,7 @@ impl Usage {
                 past(self.until, Month::LAST.end()),
             ),
         };
-        let when = match self.allocation {
+        let when = match allocation {
             Some(id) => When::Allocation(id.0),
             None => When::Hours { from, until },
         };
@@ -165,8 +174,7 @@ impl Usage {
 }
 
 /// By the bus.
-async fn own(stack: &Stack, tenant: &str, by: &[By], wanted: &Wanted) -> Result<Found, Failure> {
-    let client = stack::tenant(stack, tenant).await?;
+async fn own(client: &Client, by: &[By], wanted: &Wanted) -> Result<Found, Failure> {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let (from_ms, until_ms, allocation_id) = match wanted.when {
         When::Hours { from, until } => (from.0, until.0, String::new()),
@@ -217,8 +225,8 @@ async fn own(stack: &Stack, tenant: &str, by: &[By], wanted: &Wanted) -> Result<
 }
 
 /// As finance reads it.
-async fn all(stack: &Stack, mut wanted: Wanted) -> Result<Found, Failure> {
-    let store = stack::usage(stack)?;
+async fn all(context: &Context, mut wanted: Wanted) -> Result<Found, Failure> {
+    let store = context.usage()?;
     let mut lines = Vec::new();
     loop {
         let mut page = store.usage(None, &wanted).await?;
@@ -237,36 +245,28 @@ async fn all(stack: &Stack, mut wanted: Wanted) -> Result<Found, Failure> {
     })
 }
 
-fn print(found: &Found, by: &[By], of_all: bool) {
-    let tenant = of_all.then_some("tenant");
-    let mut head: Vec<&str> = tenant
-        .into_iter()
-        .chain(by.iter().map(|by| by.name()))
-        .collect();
-    let numbers = head.len() + 1;
-    head.extend(["resource", "used", "amount"]);
+fn sheet(found: &Found, by: &[By], of_all: bool) -> Sheet {
+    let tenant = of_all.then(|| column("tenant", "tenant"));
+    let by_columns = by.iter().map(|by| by.column());
+    let mut columns: Vec<Column> = tenant.into_iter().chain(by_columns).collect();
+    let numbers = columns.len() + 1;
+    columns.extend([
+        column("resource", "resource"),
+        column("quantity", "used"),
+        column("amount_micro", "amount"),
+    ]);
     let row = |line: &UseLine| {
-        let tenant = of_all.then(|| line.tenant.clone());
-        let mut row: Vec<String> = tenant
-            .into_iter()
-            .chain(by.iter().map(|by| by.of(line)))
-            .collect();
-        row.push(line.resource.clone());
-        row.push(hours(&line.resource, line.quantity));
-        row.push(format!(
-            "{} {}",
-            amount::money(line.amount_micro),
-            found.currency
-        ));
-        row
+        let tenant = of_all.then(|| plain(&line.tenant));
+        let amount = format!("{} {}", amount::money(line.amount_micro), found.currency);
+        let numbers = [
+            plain(&line.resource),
+            used(&line.resource, line.quantity),
+            exactly(amount, line.amount_micro),
+        ];
+        let by = by.iter().map(|by| by.of(line));
+        tenant.into_iter().chain(by).chain(numbers).collect()
     };
-    if found.lines.is_empty() {
-        println!("nothing was used");
-    } else {
-        let rows = found.lines.iter().map(row).collect();
-        println!("{}", table(&head, rows, numbers));
-    }
-    println!("up to {}", amount::moment(found.through));
+    Sheet::new(columns, numbers, found.lines.iter().map(row).collect())
 }
 
 /// Quantities are texts: they may be above what a number of JSON holds exactly.

@@ -1,10 +1,44 @@
 //! One entry of the history as a clause.
 
-use super::{quota, reasons};
-use crate::{amount, submit::exited};
-use scheduler::project::{Entry, Said};
+use super::{quota, reasons, text::cell_of};
+use crate::{
+    amount,
+    print::{Sheet, column, exactly, moment, number, plain},
+    submit::exited,
+};
+use scheduler::{
+    project::{Entry, Said},
+    store::Explanation,
+};
 use vocab::{AllocationNo, CellNo, PreemptionCause};
 use wire::Message as _;
+
+/// The whole history.
+pub fn sheet(explanation: &Explanation) -> Sheet {
+    let cell = cell_of(explanation.allocation.id);
+    let row = |entry: &Entry| {
+        let position = entry.position;
+        vec![
+            number(position.lsn.0),
+            number(position.index),
+            moment(entry.at.0),
+            plain(entry.kind()),
+            exactly(
+                clause(cell, entry),
+                entry.said().reason().unwrap_or_default(),
+            ),
+        ]
+    };
+    let columns = vec![
+        column("lsn", "lsn"),
+        column("index", "index"),
+        column("at_ms", "at"),
+        column("kind", "kind"),
+        column("reason", "what"),
+    ];
+    let all = columns.len();
+    Sheet::new(columns, all, explanation.history.iter().map(row).collect())
+}
 
 /// Where, when and what.
 pub fn line(cell: CellNo, entry: &Entry) -> String {

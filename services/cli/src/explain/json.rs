@@ -6,14 +6,14 @@ use scheduler::{
     project::{ANOTHER_TENANTS, Entry, Said},
     store::{Explanation, PlaceInQueue, Standing},
 };
-use sqlx::types::JsonValue;
+use serde_json::Value;
 use vocab::{AllocationNo, CellNo, Lsn, Refusal, RunExit, RunExitReason, Token};
 
-pub fn object<const N: usize>(fields: [(&str, JsonValue); N]) -> JsonValue {
+pub fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
     fields.into_iter().collect()
 }
 
-pub fn explanation(explanation: &Explanation, at: Option<Lsn>) -> JsonValue {
+pub fn explanation(explanation: &Explanation, at: Option<Lsn>) -> Value {
     let one = &explanation.allocation;
     let cell = cell_of(one.id);
     let entries = explanation
@@ -69,7 +69,7 @@ pub fn explanation(explanation: &Explanation, at: Option<Lsn>) -> JsonValue {
 }
 
 /// How the command of a run ended.
-fn exit(exit: RunExit) -> JsonValue {
+fn exit(exit: RunExit) -> Value {
     let reason = exit.reason.map(|reason| match reason {
         RunExitReason::OutOfMemory => "out_of_memory",
         RunExitReason::CouldNotStart => "could_not_start",
@@ -85,7 +85,7 @@ fn exit(exit: RunExit) -> JsonValue {
     ])
 }
 
-fn of_refusal(refusal: &Refusal) -> JsonValue {
+fn of_refusal(refusal: &Refusal) -> Value {
     object([
         ("rule", refusal.rule.name().into()),
         ("subject", refusal.subject.clone().into()),
@@ -94,7 +94,7 @@ fn of_refusal(refusal: &Refusal) -> JsonValue {
     ])
 }
 
-fn of_place(place: &PlaceInQueue) -> JsonValue {
+fn of_place(place: &PlaceInQueue) -> Value {
     let not_before = match place.standing {
         Standing::Paused(until) => Some(until.0),
         Standing::Queued | Standing::Nominated => None,
@@ -110,7 +110,7 @@ fn of_place(place: &PlaceInQueue) -> JsonValue {
     ])
 }
 
-fn of_entry(cell: CellNo, entry: &Entry) -> JsonValue {
+fn of_entry(cell: CellNo, entry: &Entry) -> Value {
     let (group, queue) = match entry.said() {
         Said::PendingGroupExplained(fact) => {
             (Some(fact.pending_group.0), Some(fact.queue.as_str()))
@@ -130,8 +130,8 @@ fn of_entry(cell: CellNo, entry: &Entry) -> JsonValue {
     ])
 }
 
-fn detail(cell: CellNo, said: Said<'_>) -> JsonValue {
-    let node = |node: &Token| JsonValue::from(node.as_str());
+fn detail(cell: CellNo, said: Said<'_>) -> Value {
+    let node = |node: &Token| Value::from(node.as_str());
     let id = |no: AllocationNo| no.id(cell).to_string();
     match said {
         Said::AllocationWaiting(_) => object([]),

@@ -1,10 +1,9 @@
 //! Cordon and drain: nodes that take nothing new, and nodes that are cleared.
 
 use super::{Expected, told};
-use crate::{Failure, amount, stack, submit::requirement};
-use chassis::stack::Stack;
+use crate::{Failure, amount, context::Context, print::say, sending::Sending, submit::requirement};
 use clap::Args;
-use client::{Client, Operation};
+use client::Client;
 use schemas::v1;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -66,6 +65,8 @@ pub struct Drain {
     /// Give up waiting after so long: 90s, 10m. What was begun goes on.
     #[arg(long, value_name = "TIME", value_parser = amount::duration_ms)]
     timeout: Option<i64>,
+    #[command(flatten)]
+    sending: Sending,
 }
 
 /// Between two looks.
@@ -74,13 +75,13 @@ const PAUSE: Duration = Duration::from_millis(500);
 const EMPTY_LOOKS: u32 = 2;
 
 impl Chosen {
-    async fn names(self, stack: &Stack) -> Result<Vec<String>, Failure> {
+    async fn names(self, context: &Context) -> Result<Vec<String>, Failure> {
         if self.selector.is_empty() {
             return Ok(self.nodes);
         }
         let selector = self.selector.iter().map(wanted);
         let selector = selector.collect::<Result<Vec<_>, _>>()?;
-        let pool = stack::warm_state(stack, "node_heartbeat").await?;
+        let pool = context.warm_state("node_heartbeat").await?;
         let nodes = node_heartbeat::store::nodes(&pool).await?;
         let nodes = nodes
             .into_iter()
@@ -123,14 +124,14 @@ impl OneNode {
 }
 
 impl Cordon {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        set_all("cordon", true, self.chosen, self.expected, stack).await
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        set_all("cordon", true, self.chosen, self.expected, context).await
     }
 }
 
 impl Uncordon {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        set_all("uncordon", false, self.chosen, self.expected, stack).await
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        set_all("uncordon", false, self.chosen, self.expected, context).await
     }
 }
 
@@ -139,13 +140,15 @@ async fn set_all(
     cordoned: bool,
     chosen: Chosen,
     expected: Expected,
-    stack: &Stack,
+    context: &Context,
 ) -> Result<(), Failure> {
-    let nodes = chosen.names(stack).await?;
+    let nodes = chosen.names(context).await?;
     if nodes.len() > 1 && expected.expected_version.is_some() {
-        return Err("a version is expected of one node".into());
+        return Err(Failure::usage("a version is expected of one node"));
     }
-    let operator = stack::operator(stack).await?;
+    let sending = &expected.sending;
+    each_its_own(&nodes, sending)?;
+    let operator = sending.operator(context).await?;
     for node in nodes {
         let change = v1::SetCordon {
             node,
@@ -153,16 +156,29 @@ async fn set_all(
             expected_version: expected.expected_version,
             ..v1::SetCordon::default()
         };
-        set(verb, change, &operator).await?;
+        set(verb, change, sending, &operator).await?;
     }
     Ok(())
 }
 
-async fn set(verb: &str, change: v1::SetCordon, operator: &Client) -> Result<u64, Failure> {
+/// One operation is of one node.
+fn each_its_own(nodes: &[String], sending: &Sending) -> Result<(), Failure> {
+    match nodes.len() > 1 && sending.is_repeated() {
+        true => Err(Failure::usage("an operation id is of one node")),
+        false => Ok(()),
+    }
+}
+
+async fn set(
+    verb: &str,
+    change: v1::SetCordon,
+    sending: &Sending,
+    operator: &Client,
+) -> Result<u64, Failure> {
     let title = format!("{verb} {}", change.node);
-    let applied = operator.set_cordon(change, Operation::fresh_id()).await?;
+    let applied = operator.set_cordon(change, sending.id()).await?;
     let version = applied.version;
-    told(&title, applied);
+    told(&title, applied)?;
     Ok(version)
 }
 
@@ -176,18 +192,20 @@ struct Draining {
 }
 
 impl Drain {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let give_up = self
             .timeout
-            .map(|ms| stack.clock().now_ms().saturating_add(ms));
+            .map(|ms| context.clock().now_ms().saturating_add(ms));
         let waits = self.watch || self.max_unavailable.is_some();
         let most = self
             .max_unavailable
             .map_or(usize::MAX, |most| most as usize);
-        let mut next: VecDeque<_> = self.chosen.names(stack).await?.into();
+        let nodes = self.chosen.names(context).await?;
+        each_its_own(&nodes, &self.sending)?;
+        let mut next: VecDeque<_> = nodes.into();
         let mut draining: Vec<Draining> = Vec::new();
-        let operator = stack::operator(stack).await?;
-        let pool = stack::warm_state(stack, "scheduler").await?;
+        let operator = self.sending.operator(context).await?;
+        let pool = context.warm_state("scheduler").await?;
         loop {
             while draining.len() < most
                 && let Some(node) = next.pop_front()
@@ -199,7 +217,7 @@ impl Drain {
                     at_once: self.at_once,
                     expected_version: None,
                 };
-                let version = set("drain", change, &operator).await?;
+                let version = set("drain", change, &self.sending, &operator).await?;
                 draining.push(Draining {
                     node,
                     version,
@@ -211,11 +229,17 @@ impl Drain {
                 return Ok(());
             }
             let nodes = scheduler::store::nodes(&pool).await?;
-            draining.retain_mut(|it| !it.is_empty(&nodes));
+            let mut left = Vec::new();
+            for mut it in draining {
+                if !it.is_empty(&nodes)? {
+                    left.push(it);
+                }
+            }
+            draining = left;
             if draining.is_empty() && next.is_empty() {
                 return Ok(());
             }
-            if give_up.is_some_and(|moment| stack.clock().now_ms() >= moment) {
+            if give_up.is_some_and(|moment| context.clock().now_ms() >= moment) {
                 let left: Vec<_> = draining.into_iter().map(|it| it.node).chain(next).collect();
                 return Err(format!("not empty in time: {}", left.join(", ")).into());
             }
@@ -225,27 +249,30 @@ impl Drain {
 }
 
 impl Draining {
-    fn is_empty(&mut self, nodes: &BTreeMap<String, scheduler::store::NodeUse>) -> bool {
+    fn is_empty(
+        &mut self,
+        nodes: &BTreeMap<String, scheduler::store::NodeUse>,
+    ) -> Result<bool, Failure> {
         let Some(found) = nodes.get(&self.node) else {
-            return false;
+            return Ok(false);
         };
         if found.cordon_version < self.version {
-            return false;
+            return Ok(false);
         }
         let there = (found.allocations, found.stopping);
         if there.0 > 0 {
             self.empty_looks = 0;
             if self.said != Some(there) {
-                println!("{}: {} there, {} stopping", self.node, there.0, there.1);
+                say!("{}: {} there, {} stopping", self.node, there.0, there.1);
                 self.said = Some(there);
             }
-            return false;
+            return Ok(false);
         }
         self.empty_looks += 1;
         let empty = self.empty_looks >= EMPTY_LOOKS;
         if empty {
-            println!("{}: empty", self.node);
+            say!("{}: empty", self.node);
         }
-        empty
+        Ok(empty)
     }
 }

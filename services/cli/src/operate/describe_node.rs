@@ -1,19 +1,22 @@
 //! One node: what it has, what is said of it, and what is on it.
 
 use super::taint::written;
-use crate::{Failure, amount, explain::object, stack};
+use crate::{
+    Failure, amount,
+    context::Context,
+    explain::object,
+    print::{
+        Fields, Output, Page, Sheet, column, moment, named, note, number, plain, quantity, valued,
+    },
+};
 use async_nats::jetstream;
-use chassis::stack::Stack;
-use clap::{Args, ValueEnum};
-use comfy_table::{Table, presets};
+use clap::Args;
 use node_heartbeat::project::{ConditionRow, NodeRow};
 use prost::Message;
 use scheduler::store::{NodeUse, OnNode};
-use schemas::{
-    subjects::Subjects,
-    v1::{Heartbeat, NodeSample},
-};
-use sqlx::{PgPool, types::JsonValue};
+use schemas::v1::{Heartbeat, NodeSample};
+use serde_json::Value;
+use sqlx::PgPool;
 use std::{collections::BTreeMap, time::Duration};
 use vocab::{Millis, ResourceKind, Taint, Token};
 
@@ -23,31 +26,25 @@ const PATIENCE: Duration = Duration::from_secs(2);
 #[derive(Args)]
 pub struct DescribeNode {
     node: String,
-    #[arg(long, short, value_enum, default_value_t = Output::Table)]
+    #[command(flatten)]
     output: Output,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Table,
-    Json,
-}
-
 impl DescribeNode {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let pool = stack::warm_state(stack, "node_heartbeat").await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let pool = context.warm_state("node_heartbeat").await?;
         let nodes = node_heartbeat::store::nodes(&pool).await?;
         let node = nodes.into_iter().find(|row| row.node.as_str() == self.node);
-        let node = node.ok_or_else(|| format!("no node {}", self.node))?;
+        let node = node.ok_or_else(|| Failure::refused(format!("no node {}", self.node)))?;
         let conditions = conditions(&pool).await?.remove(&node.node);
-        let pool = stack::warm_state(stack, "scheduler").await?;
+        let pool = context.warm_state("scheduler").await?;
         let used = scheduler::store::nodes(&pool).await?.remove(&self.node);
         let on_node = scheduler::store::on_node(&pool, &self.node).await?;
         let used = used.unwrap_or_default();
-        let measured = tokio::time::timeout(PATIENCE, Measured::last(stack, &self.node)).await;
+        let measured = tokio::time::timeout(PATIENCE, Measured::last(context, &self.node)).await;
         let measured = measured.unwrap_or_else(|_| Err("no answer in time".into()));
         let measured = measured.unwrap_or_else(|error| {
-            eprintln!("how busy it is is not known: {error}");
+            note!("how busy it is is not known: {error}");
             None
         });
         let described = Described {
@@ -57,11 +54,7 @@ impl DescribeNode {
             measured,
             on_node,
         };
-        match self.output {
-            Output::Table => described.print(),
-            Output::Json => println!("{:#}", described.as_json()),
-        }
-        Ok(())
+        described.page().print(self.output)
     }
 }
 
@@ -82,9 +75,9 @@ struct Measured {
 
 impl Measured {
     /// None: nothing was said lately, or nothing is measured.
-    async fn last(stack: &Stack, node: &str) -> Result<Option<Self>, Failure> {
-        let client = stack.bus("operator")?.connect(&stack.nats.url).await?;
-        let bucket = Subjects::new(&stack.cell.name).heartbeat_bucket();
+    async fn last(context: &Context, node: &str) -> Result<Option<Self>, Failure> {
+        let bucket = context.subjects()?.heartbeat_bucket();
+        let client = context.bus().await?;
         let bucket = jetstream::new(client).get_key_value(bucket).await?;
         let Some(entry) = bucket.entry(node).await? else {
             return Ok(None);
@@ -101,34 +94,38 @@ impl Measured {
         [self.sample.cpu_milli, self.sample.memory_bytes, gpus.sum()]
     }
 
-    fn print(&self) {
+    fn fields(&self) -> Fields {
         let sample = &self.sample;
         let bytes = |bytes| amount::human(ResourceKind::Memory, bytes);
-        println!();
-        println!("measured     {}", amount::moment(self.at));
-        println!(
-            "load         {}.{:03}",
+        let load = format!(
+            "{}.{:03}",
             sample.load_milli / 1000,
             sample.load_milli % 1000
         );
-        println!(
-            "disk         {} used, {} free",
+        let disk = format!(
+            "{} used, {} free",
             bytes(sample.disk_used_bytes),
             bytes(sample.disk_free_bytes)
         );
-        println!(
-            "network      {} received, {} sent since it was started",
+        let network = format!(
+            "{} received, {} sent since it was started",
             bytes(sample.network_received_bytes),
             bytes(sample.network_sent_bytes)
         );
-        println!(
-            "killed       {} for want of memory since it was started",
+        let killed = format!(
+            "{} for want of memory since it was started",
             sample.oom_kills
         );
-        println!("runs         {}", sample.runs);
+        Fields::default()
+            .add("measured_ms", "measured", moment(self.at.0))
+            .add("load_milli", "load", valued(load, sample.load_milli))
+            .add("disk", "disk", plain(disk))
+            .add("network", "network", plain(network))
+            .add("oom_kills", "killed", valued(killed, sample.oom_kills))
+            .add("runs", "runs", number(sample.runs))
     }
 
-    fn as_json(&self) -> JsonValue {
+    fn as_json(&self) -> Value {
         let sample = &self.sample;
         let gpu = |gpu: &schemas::v1::GpuSample| {
             object([
@@ -188,39 +185,29 @@ fn amounts(node: &NodeRow, used: &NodeUse) -> [(ResourceKind, u64, u64); 3] {
 }
 
 impl Described {
-    fn print(&self) {
+    fn page(&self) -> Page {
+        let page = Page::new(self.as_json())
+            .fields(self.fields())
+            .sheet(self.resources());
+        let page = match &self.measured {
+            Some(measured) => page.fields(measured.fields()),
+            None => page,
+        };
+        page.sheet(self.allocations())
+    }
+
+    fn fields(&self) -> Fields {
         let Self {
             node,
             used,
             conditions,
-            measured,
-            on_node,
+            ..
         } = self;
         let has = &node.capacity;
-        let joined = |texts: Vec<String>| match texts.is_empty() {
-            true => "-".to_owned(),
-            false => texts.join(" "),
-        };
+        let joined = |texts: Vec<String>| named(&texts.join(" "));
         let state = [node.state.name(), &standing(used, &[])].join(" ");
-        println!("node         {}", node.node);
-        println!("state        {}", state.trim_end());
-        println!("since        {}", amount::moment(node.since));
-        println!("registered   {}", amount::moment(node.registered_at));
-        let model = has.gpu_model.as_ref().map_or("-", |model| model.as_str());
-        println!("gpu model    {model}");
-        let labels = has
-            .labels
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"));
-        println!("labels       {}", joined(labels.collect()));
-        println!(
-            "own taints   {}",
-            joined(has.taints.iter().map(written).collect())
-        );
-        println!(
-            "taints       {}",
-            joined(used.taints.iter().map(written).collect())
-        );
+        let labels = has.labels.iter();
+        let labels = labels.map(|(name, value)| format!("{name}={value}"));
         let conditions = conditions.iter().map(|row| {
             let reason = row.reason.as_ref().map(|reason| format!(" ({reason})"));
             let since = amount::moment(row.since);
@@ -230,78 +217,96 @@ impl Described {
                 reason.unwrap_or_default()
             )
         });
-        println!("conditions   {}", joined(conditions.collect()));
         let most = match has.max_runs {
             0 => "no bound".to_owned(),
             most => format!("at most {most}"),
         };
-        println!(
-            "allocations  {} ({most}), {} stopping",
-            used.allocations, used.stopping
-        );
-        println!();
-        let mut table = Table::new();
-        table.load_preset(presets::NOTHING);
-        table.set_header(["resource", "has", "requested", "free", "in use"]);
-        let in_use = measured.as_ref().map(Measured::in_use);
-        for (place, (kind, has, used)) in amounts(node, used).into_iter().enumerate() {
-            let human = |amount| amount::human(kind, amount);
-            let in_use = in_use.map_or("-".to_owned(), |amounts| human(amounts[place]));
-            table.add_row([
-                kind.name().to_owned(),
+        let allocations = format!("{} ({most}), {} stopping", used.allocations, used.stopping);
+        Fields::default()
+            .add("node", "node", plain(&node.node))
+            .add("state", "state", plain(state.trim_end()))
+            .add("since_ms", "since", moment(node.since.0))
+            .add("registered_ms", "registered", moment(node.registered_at.0))
+            .add(
+                "gpu_model",
+                "gpu model",
+                named(has.gpu_model.as_ref().map_or("", Token::as_str)),
+            )
+            .add("labels", "labels", joined(labels.collect()))
+            .add(
+                "own_taints",
+                "own taints",
+                joined(has.taints.iter().map(written).collect()),
+            )
+            .add(
+                "taints",
+                "taints",
+                joined(used.taints.iter().map(written).collect()),
+            )
+            .add("conditions", "conditions", joined(conditions.collect()))
+            .add(
+                "allocations",
+                "allocations",
+                valued(allocations, used.allocations),
+            )
+    }
+
+    fn resources(&self) -> Sheet {
+        let in_use = self.measured.as_ref().map(Measured::in_use);
+        let of_kinds = amounts(&self.node, &self.used).into_iter().enumerate();
+        let of_kinds = of_kinds.map(|(place, (kind, has, used))| {
+            let human = |amount| quantity(kind, amount);
+            vec![
+                plain(kind.name()),
                 human(has),
                 human(used),
                 human(has.saturating_sub(used)),
-                in_use,
-            ]);
-        }
-        for (name, amount) in &has.extended {
-            table.add_row([
-                name.to_string(),
-                amount.to_string(),
-                String::new(),
-                String::new(),
-                String::new(),
-            ]);
-        }
-        println!("{}", table.trim_fmt());
-        if let Some(measured) = measured {
-            measured.print();
-        }
-        if on_node.is_empty() {
-            return;
-        }
-        println!();
-        let mut table = Table::new();
-        table.load_preset(presets::NOTHING);
-        table.set_header([
-            "allocation",
-            "tenant",
-            "job set",
-            "state",
-            "priority",
-            "cpu",
-            "memory",
-            "gpu",
-            "placed",
-        ]);
-        for one in on_node {
-            table.add_row([
-                one.id.to_string(),
-                one.tenant.clone(),
-                one.job_set.clone(),
-                one.state.clone(),
-                one.priority.to_string(),
-                amount::human(ResourceKind::Cpu, one.cpu_milli),
-                amount::human(ResourceKind::Memory, one.memory_bytes),
-                amount::human(ResourceKind::Gpu, one.gpu_milli),
-                amount::moment(one.placed),
-            ]);
-        }
-        println!("{}", table.trim_fmt());
+                in_use.map_or_else(|| named(""), |amounts| human(amounts[place])),
+            ]
+        });
+        let extended = self.node.capacity.extended.iter().map(|(name, amount)| {
+            let has = valued(amount.to_string(), *amount);
+            vec![plain(name), has, named(""), named(""), named("")]
+        });
+        let columns = vec![
+            column("resource", "resource"),
+            column("has", "has"),
+            column("requested", "requested"),
+            column("free", "free"),
+            column("in_use", "in use"),
+        ];
+        Sheet::new(columns, 1, of_kinds.chain(extended).collect())
     }
 
-    fn as_json(&self) -> JsonValue {
+    fn allocations(&self) -> Sheet {
+        let row = |one: &OnNode| {
+            vec![
+                plain(one.id),
+                plain(&one.tenant),
+                plain(&one.job_set),
+                plain(&one.state),
+                number(one.priority),
+                quantity(ResourceKind::Cpu, one.cpu_milli),
+                quantity(ResourceKind::Memory, one.memory_bytes),
+                quantity(ResourceKind::Gpu, one.gpu_milli),
+                moment(one.placed.0),
+            ]
+        };
+        let columns = vec![
+            column("allocation_id", "allocation"),
+            column("tenant", "tenant"),
+            column("job_set", "job set"),
+            column("state", "state"),
+            column("priority", "priority"),
+            column("cpu_milli", "cpu"),
+            column("memory_bytes", "memory"),
+            column("gpu_milli", "gpu"),
+            column("placed_ms", "placed"),
+        ];
+        Sheet::new(columns, 4, self.on_node.iter().map(row).collect())
+    }
+
+    fn as_json(&self) -> Value {
         let Self {
             node,
             used,
@@ -310,19 +315,19 @@ impl Described {
             on_node,
         } = self;
         let has = &node.capacity;
-        let taints = |taints: &[Taint]| -> JsonValue { taints.iter().map(written).collect() };
+        let taints = |taints: &[Taint]| -> Value { taints.iter().map(written).collect() };
         let labels = has.labels.iter();
         let labels = labels.map(|(name, value)| (name.to_string(), value.as_str().into()));
-        let labels: serde_json::Map<String, JsonValue> = labels.collect();
+        let labels: serde_json::Map<String, Value> = labels.collect();
         let extended = has.extended.iter();
         let extended = extended.map(|(name, amount)| (name.to_string(), (*amount).into()));
-        let extended: serde_json::Map<String, JsonValue> = extended.collect();
+        let extended: serde_json::Map<String, Value> = extended.collect();
         let of_capacity = amounts(node, used).map(|(kind, has, used)| {
             let amounts = object([("has", has.into()), ("requested", used.into())]);
             (kind.name().to_owned(), amounts)
         });
-        let resources: serde_json::Map<String, JsonValue> = of_capacity.into_iter().collect();
-        let allocations: JsonValue = on_node
+        let resources: serde_json::Map<String, Value> = of_capacity.into_iter().collect();
+        let allocations: Value = on_node
             .iter()
             .map(|one| {
                 object([
@@ -338,7 +343,7 @@ impl Described {
                 ])
             })
             .collect();
-        let conditions: JsonValue = conditions
+        let conditions: Value = conditions
             .iter()
             .map(|row| {
                 object([

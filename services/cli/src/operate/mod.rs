@@ -18,19 +18,24 @@ pub use quota::{QuotaBudget, QuotaSet};
 pub use taint::Taint;
 pub use tenant::Tenant;
 
+use crate::{Failure, print::say, sending::Sending};
 use clap::Args;
 use schemas::v1;
 use vocab::PlacementPolicy;
 
+/// How a setting is changed.
 #[derive(Args)]
 pub struct Expected {
     /// Refuse if the version is another one.
     #[arg(long)]
     pub expected_version: Option<u64>,
+    #[command(flatten)]
+    pub sending: Sending,
 }
 
-pub fn told(title: &str, applied: v1::Applied) {
-    println!("{title}: version {}", applied.version);
+pub fn told(title: &str, applied: v1::Applied) -> Result<(), Failure> {
+    say!("{title}: version {}", applied.version);
+    Ok(())
 }
 
 /// The contract's number of a policy's name.

@@ -2,15 +2,17 @@
 
 use super::{Expected, told};
 use crate::{
-    Failure, amount, stack,
+    Failure, amount,
+    context::Context,
+    print::{Output, Page, Sheet, column, moment, named, number, plain, quantity, say},
+    sending::Sending,
     submit::{label, requirement},
 };
-use chassis::stack::Stack;
 use clap::{Args, Subcommand};
-use client::Operation;
 use schemas::v1;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
+use vocab::{ResourceKind, Token};
 
 /// Who may be a node of the cell.
 #[derive(Subcommand)]
@@ -20,7 +22,7 @@ pub enum NodeCommand {
     /// Forget a node: it is lost if it is there, and may not come back.
     Forget(Forget),
     /// Show who may join, and who has.
-    List,
+    List(List),
     /// Show a node: what it has, what is said of it, and what is on it.
     Describe(super::DescribeNode),
 }
@@ -70,9 +72,9 @@ fn extended(text: &str) -> Result<v1::ExtendedAmount, String> {
 }
 
 impl NodeCommand {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
         match self {
-            Self::Approve(approve) => approve.run(stack).await,
+            Self::Approve(approve) => approve.run(context).await,
             Self::Forget(forget) => {
                 let title = format!("forget {}", forget.node);
                 let change = v1::SetNode {
@@ -80,16 +82,16 @@ impl NodeCommand {
                     approved: None,
                     expected_version: forget.expected.expected_version,
                 };
-                set_node(&title, change, stack).await
+                set_node(&title, change, &forget.expected.sending, context).await
             }
-            Self::List => list(stack).await,
-            Self::Describe(describe) => describe.run(stack).await,
+            Self::List(list) => list.run(context).await,
+            Self::Describe(describe) => describe.run(context).await,
         }
     }
 }
 
 impl Approve {
-    async fn run(mut self, stack: &Stack) -> Result<(), Failure> {
+    async fn run(mut self, context: &Context) -> Result<(), Failure> {
         // Two of them are 244 random bits.
         let token = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
         self.labels.sort_by(|a, b| a.name.cmp(&b.name));
@@ -108,42 +110,68 @@ impl Approve {
                     ..v1::NodeCapacity::default()
                 }),
                 token_digest: Sha256::digest(&token).to_vec(),
-                token_until_ms: stack.clock().now_ms().saturating_add(self.token_ttl),
+                token_until_ms: context.clock().now_ms().saturating_add(self.token_ttl),
             }),
             node: self.node,
             expected_version: self.expected.expected_version,
         };
-        set_node(&title, change, stack).await?;
-        println!("token: {token}");
+        set_node(&title, change, &self.expected.sending, context).await?;
+        say!("token: {token}");
         Ok(())
     }
 }
 
-async fn set_node(title: &str, change: v1::SetNode, stack: &Stack) -> Result<(), Failure> {
-    let operator = stack::operator(stack).await?;
-    let id = Operation::fresh_id();
-    told(title, operator.set_node(change, id).await?);
-    Ok(())
+async fn set_node(
+    title: &str,
+    change: v1::SetNode,
+    sending: &Sending,
+    context: &Context,
+) -> Result<(), Failure> {
+    let operator = sending.operator(context).await?;
+    let id = sending.id();
+    told(title, operator.set_node(change, id).await?)
 }
 
-async fn list(stack: &Stack) -> Result<(), Failure> {
-    let pool = stack::warm_state(stack, "node_heartbeat").await?;
-    for row in node_heartbeat::store::approvals(&pool).await? {
-        let capacity = &row.approval.capacity;
-        let stands = match &row.joined {
-            Some((key, at)) => format!("joined {} as {key}", amount::moment(*at)),
-            None => format!("may join until {}", amount::moment(row.approval.until)),
-        };
-        println!(
-            "{:<24} {:>16} {:>16} {:>3} {:<12} {stands}",
-            row.node.as_str(),
-            amount::human(vocab::ResourceKind::Cpu, capacity.cpu_milli),
-            amount::human(vocab::ResourceKind::Memory, capacity.memory_bytes),
-            capacity.gpus,
-            capacity.gpu_model.as_ref().map_or("", vocab::Token::as_str),
-        );
+#[derive(Args)]
+pub struct List {
+    #[command(flatten)]
+    output: Output,
+}
+
+impl List {
+    async fn run(self, context: &Context) -> Result<(), Failure> {
+        let pool = context.warm_state("node_heartbeat").await?;
+        let approvals = node_heartbeat::store::approvals(&pool).await?;
+        let rows = approvals.iter().map(|row| {
+            let capacity = &row.approval.capacity;
+            let (state, at, key) = match &row.joined {
+                Some((key, at)) => ("joined", *at, key.to_string()),
+                None => ("may join until", row.approval.until, String::new()),
+            };
+            vec![
+                plain(&row.node),
+                named(capacity.gpu_model.as_ref().map_or("", Token::as_str)),
+                plain(state),
+                moment(at.0),
+                named(&key),
+                quantity(ResourceKind::Cpu, capacity.cpu_milli),
+                quantity(ResourceKind::Memory, capacity.memory_bytes),
+                number(capacity.gpus),
+            ]
+        });
+        let columns = vec![
+            column("node", "node"),
+            column("gpu_model", "gpu model"),
+            column("state", "state"),
+            column("at_ms", "at"),
+            column("key", "key"),
+            column("cpu_milli", "cpu"),
+            column("memory_bytes", "memory"),
+            column("gpus", "gpus"),
+        ];
+        let sheet = Sheet::new(columns, 5, rows.collect());
+        Page::of(sheet, "no node may join").print(self.output)
     }
-    Ok(())
 }
 
 #[derive(Args)]
@@ -176,8 +204,9 @@ pub struct Unreserve {
 }
 
 impl Reserve {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        reserve(self.request(), stack).await
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let sending = self.expected.sending.clone();
+        reserve(self.request(), &sending, context).await
     }
 
     pub fn request(self) -> v1::SetReservation {
@@ -196,8 +225,9 @@ impl Reserve {
 }
 
 impl Unreserve {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        reserve(self.request(), stack).await
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let sending = self.expected.sending.clone();
+        reserve(self.request(), &sending, context).await
     }
 
     pub fn request(self) -> v1::SetReservation {
@@ -209,10 +239,13 @@ impl Unreserve {
     }
 }
 
-async fn reserve(change: v1::SetReservation, stack: &Stack) -> Result<(), Failure> {
+async fn reserve(
+    change: v1::SetReservation,
+    sending: &Sending,
+    context: &Context,
+) -> Result<(), Failure> {
     let title = format!("reservation {}", change.reservation);
-    let operator = stack::operator(stack).await?;
-    let id = Operation::fresh_id();
-    told(&title, operator.set_reservation(change, id).await?);
-    Ok(())
+    let operator = sending.operator(context).await?;
+    let id = sending.id();
+    told(&title, operator.set_reservation(change, id).await?)
 }

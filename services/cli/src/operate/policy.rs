@@ -1,10 +1,8 @@
 //! Priority classes, and the cell's scheduling policy.
 
 use super::{Expected, placement, told};
-use crate::{Failure, amount, stack};
-use chassis::stack::Stack;
+use crate::{Failure, amount, context::Context};
 use clap::{ArgAction, Args};
-use client::Operation;
 use schemas::v1;
 
 /// Sets all of a priority class. Those that were asked for before keep the priority that they have.
@@ -31,13 +29,13 @@ pub struct PriorityClass {
 }
 
 impl PriorityClass {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let sending = self.expected.sending.clone();
         let title = format!("priority class {}", self.class);
-        let operator = stack::operator(stack).await?;
-        let id = Operation::fresh_id();
+        let operator = sending.operator(context).await?;
+        let id = sending.id();
         let set = operator.set_priority_class(self.request(), id).await?;
-        told(&title, set);
-        Ok(())
+        told(&title, set)
     }
 
     pub fn request(self) -> v1::SetPriorityClass {
@@ -88,12 +86,12 @@ pub struct Policy {
 }
 
 impl Policy {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let operator = stack::operator(stack).await?;
-        let id = Operation::fresh_id();
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let sending = self.expected.sending.clone();
+        let operator = sending.operator(context).await?;
+        let id = sending.id();
         let set = operator.set_scheduling(self.request(), id).await?;
-        told("policy", set);
-        Ok(())
+        told("policy", set)
     }
 
     pub fn request(self) -> v1::SetScheduling {

@@ -1,10 +1,8 @@
 //! Queues.
 
 use super::{Expected, names, placement, told};
-use crate::{Failure, amount, stack};
-use chassis::stack::Stack;
+use crate::{Failure, amount, context::Context};
 use clap::Args;
-use client::Operation;
 use schemas::v1;
 use vocab::QueueOrder;
 
@@ -66,12 +64,12 @@ fn order(text: &str) -> Result<i32, String> {
 }
 
 impl QueueSet {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let sending = self.expected.sending.clone();
         let title = format!("queue {}", self.queue);
-        let operator = stack::operator(stack).await?;
-        let id = Operation::fresh_id();
-        told(&title, operator.set_queue(self.request(), id).await?);
-        Ok(())
+        let operator = sending.operator(context).await?;
+        let id = sending.id();
+        told(&title, operator.set_queue(self.request(), id).await?)
     }
 
     pub fn request(self) -> v1::SetQueue {

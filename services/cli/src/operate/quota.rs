@@ -1,10 +1,8 @@
 //! Limits and budgets.
 
 use super::{Expected, named, told};
-use crate::{Failure, amount, stack};
-use chassis::stack::Stack;
+use crate::{Failure, amount, context::Context};
 use clap::Args;
-use client::Operation;
 use schemas::v1;
 use vocab::{Account, BudgetOf, Period, QuotaResource, Token};
 
@@ -49,13 +47,13 @@ pub struct QuotaSet {
 }
 
 impl QuotaSet {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let sending = self.expected.sending.clone();
         let title = format!("quota {} {}", self.account, self.resource);
         let change = self.request()?;
-        let operator = stack::operator(stack).await?;
-        let id = Operation::fresh_id();
-        told(&title, operator.set_quota(change, id).await?);
-        Ok(())
+        let operator = sending.operator(context).await?;
+        let id = sending.id();
+        told(&title, operator.set_quota(change, id).await?)
     }
 
     pub fn request(self) -> Result<v1::SetQuota, String> {
@@ -111,13 +109,13 @@ fn period(text: &str) -> Result<i32, String> {
 }
 
 impl QuotaBudget {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let sending = self.expected.sending.clone();
         let title = format!("budget {} {}", self.account, self.of.name());
         let change = self.request()?;
-        let operator = stack::operator(stack).await?;
-        let id = Operation::fresh_id();
-        told(&title, operator.set_budget(change, id).await?);
-        Ok(())
+        let operator = sending.operator(context).await?;
+        let id = sending.id();
+        told(&title, operator.set_budget(change, id).await?)
     }
 
     pub fn request(self) -> Result<v1::SetBudget, String> {

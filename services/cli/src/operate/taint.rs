@@ -1,10 +1,14 @@
 //! The taints that an operator gives to a node.
 
 use super::{Expected, told};
-use crate::{Failure, look, stack};
-use chassis::stack::Stack;
+use crate::{
+    Failure,
+    context::Context,
+    look,
+    print::{Output, Page, Sheet, column, plain},
+};
 use clap::Args;
-use client::{Failed, Operation};
+use client::Failed;
 use scheduler::store::NodeUse;
 use schemas::v1;
 use sqlx::PgPool;
@@ -20,6 +24,8 @@ pub struct Taint {
     changes: Vec<Change>,
     #[command(flatten)]
     expected: Expected,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,21 +107,22 @@ pub fn written(taint: &Given) -> String {
 }
 
 impl Taint {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let pool = stack::warm_state(stack, "scheduler").await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let pool = context.warm_state("scheduler").await?;
         if self.changes.is_empty() {
-            for taint in &self.known(&pool).await?.taints {
-                println!("{}", written(taint));
-            }
-            return Ok(());
+            let known = self.known(&pool).await?;
+            let rows = known.taints.iter().map(|taint| vec![plain(written(taint))]);
+            let sheet = Sheet::new(vec![column("taint", "taint")], 1, rows.collect());
+            return Page::of(sheet, "no taints").print(self.output);
         }
-        let operator = stack::operator(stack).await?;
+        let sending = &self.expected.sending;
+        let operator = sending.operator(context).await?;
         let mut stale = None;
         // What was read may be a moment old: it is changed only if it is still so, and otherwise looked at again.
         let applied = look::look_again::<_, Failure>(async || {
             let known = self.known(&pool).await?;
             let change = self.request(&known);
-            match operator.set_taints(change, Operation::fresh_id()).await {
+            match operator.set_taints(change, sending.id()).await {
                 Ok(applied) => Ok(Some(applied)),
                 Err(Failed::Refused(refused)) if self.is_stale(&refused) => {
                     stale = Some(refused);
@@ -126,7 +133,7 @@ impl Taint {
         })
         .await?;
         match (applied, stale) {
-            (Some(applied), _) => told(&format!("taint {}", self.node), applied),
+            (Some(applied), _) => told(&format!("taint {}", self.node), applied)?,
             (None, Some(refused)) => return Err(Failed::Refused(refused).into()),
             (None, None) => {}
         }
@@ -162,7 +169,9 @@ impl Taint {
 
     fn is_stale(&self, refused: &v1::Refused) -> bool {
         let rule = refused.refusal.as_ref().map(v1::Refusal::rule);
-        self.expected.expected_version.is_none() && rule == Some(v1::Rule::VersionConflict)
+        let is_free =
+            self.expected.expected_version.is_none() && !self.expected.sending.is_repeated();
+        is_free && rule == Some(v1::Rule::VersionConflict)
     }
 }
 

@@ -1,10 +1,8 @@
 //! Tenants.
 
 use super::{Expected, named, told};
-use crate::{Failure, amount, stack};
-use chassis::stack::Stack;
+use crate::{Failure, amount, context::Context};
 use clap::{ArgAction, Args};
-use client::Operation;
 use schemas::v1;
 use vocab::{OnExceed, ReclaimFrom};
 
@@ -63,12 +61,12 @@ fn reclaim(text: &str) -> Result<i32, String> {
 }
 
 impl Tenant {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let sending = self.expected.sending.clone();
         let title = format!("tenant {}", self.tenant);
-        let operator = stack::operator(stack).await?;
-        let id = Operation::fresh_id();
-        told(&title, operator.set_tenant(self.request(), id).await?);
-        Ok(())
+        let operator = sending.operator(context).await?;
+        let id = sending.id();
+        told(&title, operator.set_tenant(self.request(), id).await?)
     }
 
     pub fn request(self) -> v1::SetTenant {

@@ -1,8 +1,11 @@
 //! One account.
 
 use super::json;
-use crate::{Failure, amount, stack};
-use chassis::stack::Stack;
+use crate::{
+    Failure, amount,
+    context::Context,
+    print::{Cell, Output, Page, Sheet, column, exactly, named, plain, valued},
+};
 use clap::Args;
 use quota::{
     project::{AccountState, BudgetState, TenantRow},
@@ -18,9 +21,8 @@ pub struct Get {
     /// Show up to this many of those that wait.
     #[arg(long, default_value_t = 20)]
     waiting: u32,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 /// All that is known of an account.
@@ -36,39 +38,40 @@ pub struct View {
 }
 
 impl Get {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let pool = stack::warm_state(stack, "quota").await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let pool = context.warm_state("quota").await?;
         let view = View {
             tenant: store::tenant(&pool, &self.account.tenant).await?,
             rows: store::account(&pool, &self.account).await?,
             planned: store::planned(&pool, &self.account).await?,
             budgets: store::budgets(&pool, &self.account).await?,
             waiting: store::waiting(&pool, &self.account, self.waiting).await?,
-            cell: CellNo(stack.cell.number),
+            cell: context.cell_no()?,
             account: self.account,
         };
-        if self.json {
-            println!("{:#}", json::view(&view));
-        } else {
-            lines(&view).iter().for_each(|line| println!("{line}"));
-        }
-        Ok(())
+        page(&view).print(self.output)
     }
 }
 
-fn lines(view: &View) -> Vec<String> {
-    let mut lines = vec![match &view.tenant {
+fn page(view: &View) -> Page {
+    let head = match &view.tenant {
         Some(tenant) => treatment(&view.account, tenant),
         None => format!("{}: no such tenant", view.account),
-    }];
-    lines.push(header());
-    lines.extend(view.rows.iter().map(row));
-    lines.extend(view.planned.iter().map(planned));
+    };
+    Page::new(json::view(view))
+        .text(head)
+        .sheet(resources(&view.rows))
+        .lines(beside(view))
+}
+
+/// What has no column in the table of the resources.
+fn beside(view: &View) -> Vec<String> {
+    let planned = view.planned.iter().map(planned);
     let budgets = view.budgets.iter();
-    lines.extend(budgets.map(|(of, state)| budget(of, state)));
+    let budgets = budgets.map(|(of, state)| budget(of, state));
     let waiting = view.waiting.iter();
-    lines.extend(waiting.map(|one| waits(view.cell, one)));
-    lines
+    let waiting = waiting.map(|one| waits(view.cell, one));
+    planned.chain(budgets).chain(waiting).collect()
 }
 
 fn treatment(account: &Account, tenant: &TenantRow) -> String {
@@ -86,13 +89,6 @@ fn treatment(account: &Account, tenant: &TenantRow) -> String {
     )
 }
 
-fn header() -> String {
-    format!(
-        "{:<20} {:>14} {:>14} {:>14} {:>14} {:>14} {:>20}  flags",
-        "resource", "limit", "soft", "reserved", "used", "peak", "at"
-    )
-}
-
 fn name(resource: &QuotaResource) -> String {
     match amount::unit(resource) {
         Some(unit) => format!("{resource} ({unit})"),
@@ -100,24 +96,41 @@ fn name(resource: &QuotaResource) -> String {
     }
 }
 
-fn row(row: &AccountRow) -> String {
+fn resources(rows: &[AccountRow]) -> Sheet {
+    let columns = vec![
+        column("resource", "resource"),
+        column("limit", "limit"),
+        column("soft", "soft"),
+        column("reserved", "reserved"),
+        column("used", "used"),
+        column("peak", "peak"),
+        column("peak_at_ms", "at"),
+        column("flags", "flags"),
+    ];
+    let all = columns.len();
+    Sheet::new(columns, all, rows.iter().map(row).collect())
+}
+
+fn row(row: &AccountRow) -> Vec<Cell> {
     let state = &row.state;
-    let of = |amount: u64| amount::plain(&row.resource, amount.into());
+    let of = |amount: u64| valued(amount::plain(&row.resource, amount.into()), amount);
     let limits = state.limits;
-    let line = format!(
-        "{:<20} {:>14} {:>14} {:>14} {:>14} {:>14} {:>20}  {}",
-        name(&row.resource),
-        limits.map_or("none set".into(), |limits| of(limits.hard)),
-        limits.and_then(|limits| limits.soft).map_or("-".into(), of),
+    let peak_at = state.peak.map(|peak| peak.at);
+    vec![
+        exactly(name(&row.resource), &row.resource),
+        limits.map_or_else(
+            || exactly("none set".to_owned(), ""),
+            |limits| of(limits.hard),
+        ),
+        limits
+            .and_then(|limits| limits.soft)
+            .map_or_else(|| named(""), of),
         of(state.reserved),
         of(state.used),
-        state.peak.map_or("-".into(), |peak| of(peak.used)),
-        state
-            .peak
-            .map_or("-".into(), |peak| amount::moment(second(peak.at))),
-        flags(&row.resource, state).join(", "),
-    );
-    line.trim_end().to_owned()
+        state.peak.map_or_else(|| named(""), |peak| of(peak.used)),
+        peak_at.map_or_else(|| named(""), |at| valued(amount::moment(second(at)), at.0)),
+        plain(flags(&row.resource, state).join(", ")),
+    ]
 }
 
 /// Columns show whole seconds.
@@ -312,33 +325,42 @@ mod tests {
 
     #[test]
     fn an_account_is_a_page() {
-        let found = lines(&view());
+        let view = view();
         let id = |no: u64| format!("00000000-0000-0003-0000-00000000000{no}");
-        let columns: Vec<_> = found[2].split_whitespace().take(7).collect();
+        let row = &resources(&view.rows).rows[0];
+        let texts: Vec<_> = row.iter().map(|cell| cell.text.as_str()).collect();
         assert_eq!(
-            columns,
+            texts,
             [
-                "cpu", "(cores)", "4.000", "2.000", "1.000", "4.500", "8.000"
+                "cpu (cores)",
+                "4.000",
+                "2.000",
+                "1.000",
+                "4.500",
+                "8.000",
+                "1970-01-01T00:00:01Z",
+                "above soft since 1970-01-01T00:00:02Z, above limit since 1970-01-01T00:00:03Z, borrows 1.500, \
+                 burst 9.000 for 60 s, lends 0.500",
             ]
         );
-        assert!(found[2].ends_with(
-            "1970-01-01T00:00:01Z  above soft since 1970-01-01T00:00:02Z, above limit since \
-             1970-01-01T00:00:03Z, borrows 1.500, burst 9.000 for 60 s, lends 0.500"
-        ));
         let waits = format!(
             "waits    {} of x priority 5 since 1970-01-01T00:00:00Z: quota exceeded: a/x cpu (limit 8, actual 9), \
              taken back for {}",
             id(1),
             id(2)
         );
+        let tenant = view.tenant.as_ref().unwrap();
+        assert_eq!(
+            treatment(&view.account, tenant),
+            "a: cohort c, beyond its limits: wait, takes back from: lower priority"
+        );
         let expected = [
-            "a: cohort c, beyond its limits: wait, takes back from: lower priority",
             "planned  pods: limit 30 from 1970-01-01T00:00:05Z (version 7)",
             "budget   gpu: 1.500 GPU-hours of 8.000 GPU-hours per day, 0.500 GPU-hours an hour, used up by \
              1970-01-01T00:01:00Z (as of 1970-01-01T00:00:01Z)",
             &waits,
         ];
-        assert_eq!([&found[0], &found[3], &found[4], &found[5]], expected);
+        assert_eq!(beside(&view), expected);
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! What an account used in each hour.
 
 use super::json;
-use crate::{Failure, amount, stack};
-use chassis::stack::Stack;
+use crate::{
+    Failure, amount,
+    context::Context,
+    print::{Cell, Output, Page, Sheet, column, draws, exactly, moment, named, valued},
+};
 use clap::Args;
 use quota::{project::HourRow, store};
-use sqlx::types::JsonValue;
 use vocab::{Account, HOUR_MS, Millis, QuotaResource};
 
 #[derive(Args)]
@@ -19,32 +21,24 @@ pub struct History {
     /// How many hours, the current one included.
     #[arg(long, default_value_t = 24, value_parser = clap::value_parser!(u32).range(1..=9600))]
     hours: u32,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl History {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let pool = stack::warm_state(stack, "quota").await?;
-        let now = stack.clock().now_ms();
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let pool = context.warm_state("quota").await?;
+        let now = context.clock().now_ms();
         let current = now.div_euclid(HOUR_MS) * HOUR_MS;
         let from = Millis(current - (i64::from(self.hours) - 1) * HOUR_MS);
         let rows = store::history(&pool, &self.account, &self.resource, from).await?;
-        if self.json {
-            println!("{:#}", rows.iter().map(json::hour).collect::<JsonValue>());
-            return Ok(());
-        }
-        let unit = amount::unit(&self.resource).unwrap_or("amount");
-        println!(
-            "{:<20} {:>14} {:>14} {:>14} {:>14} {:>14}",
-            unit, "least used", "average", "most used", "most reserved", "limit"
-        );
-        for row in &rows {
-            println!("{}", line(&self.resource, row));
-        }
-        println!("{}", sparkline(&rows, from, self.hours));
-        Ok(())
+        let value = rows.iter().map(json::hour).collect();
+        let page = Page::new(value).sheet_or(sheet(&self.resource, &rows), "nothing was used");
+        let page = match draws() {
+            true => page.text(sparkline(&rows, from, self.hours)),
+            false => page,
+        };
+        page.print(self.output)
     }
 }
 
@@ -55,17 +49,30 @@ fn average(row: &HourRow) -> u128 {
         .unwrap_or(row.used_max.into())
 }
 
-fn line(resource: &QuotaResource, row: &HourRow) -> String {
-    let of = |amount: u64| amount::plain(resource, amount.into());
-    format!(
-        "{:<20} {:>14} {:>14} {:>14} {:>14} {:>14}",
-        amount::moment(row.hour),
+fn sheet(resource: &QuotaResource, rows: &[HourRow]) -> Sheet {
+    let columns = vec![
+        column("hour_ms", amount::unit(resource).unwrap_or("amount")),
+        column("used_min", "least used"),
+        column("used_average", "average"),
+        column("used_max", "most used"),
+        column("reserved_max", "most reserved"),
+        column("hard", "limit"),
+    ];
+    let rows = rows.iter().map(|hour| row(resource, hour));
+    Sheet::new(columns, 1, rows.collect())
+}
+
+fn row(resource: &QuotaResource, row: &HourRow) -> Vec<Cell> {
+    let of = |amount: u64| valued(amount::plain(resource, amount.into()), amount);
+    let average = average(row);
+    vec![
+        moment(row.hour.0),
         of(row.used_min),
-        amount::plain(resource, average(row)),
+        exactly(amount::plain(resource, average), average),
         of(row.used_max),
         of(row.reserved_max),
-        row.hard.map_or("-".into(), of),
-    )
+        row.hard.map_or_else(|| named(""), of),
+    ]
 }
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
@@ -109,8 +116,8 @@ mod tests {
         let rows = [row(10, 8000), row(11, 4000), row(13, 0)];
         assert_eq!(sparkline(&rows, Millis(10 * HOUR_MS), 5), "█▄ ▁ ");
         assert_eq!(sparkline(&[], Millis(0), 3), "   ");
-        let found = line(&QuotaResource::Cpu, &rows[1]);
-        let columns: Vec<_> = found.split_whitespace().collect();
+        let found = super::row(&QuotaResource::Cpu, &rows[1]);
+        let columns: Vec<_> = found.iter().map(|cell| cell.text.as_str()).collect();
         let hour = "1970-01-01T11:00:00Z";
         assert_eq!(columns, [hour, "0.000", "4.000", "8.000", "0.000", "8.000"]);
         // The current hour has only begun.

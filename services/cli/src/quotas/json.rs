@@ -7,14 +7,14 @@ use quota::{
     project::{AccountState, BudgetState, HourRow, TenantRow},
     store::{AccountRow, CohortRow, PlannedRow, WaitingRow},
 };
-use sqlx::types::JsonValue;
+use serde_json::Value;
 use vocab::{BudgetOf, CellNo, Limits, Millis, Token};
 
-fn moment(at: Option<Millis>) -> JsonValue {
+fn moment(at: Option<Millis>) -> Value {
     at.map(|at| at.0).into()
 }
 
-pub fn view(view: &View) -> JsonValue {
+pub fn view(view: &View) -> Value {
     let budgets = view.budgets.iter();
     object([
         ("account", view.account.to_string().into()),
@@ -41,7 +41,7 @@ pub fn view(view: &View) -> JsonValue {
     ])
 }
 
-pub fn tenant(row: &TenantRow) -> JsonValue {
+pub fn tenant(row: &TenantRow) -> Value {
     object([
         ("tenant", row.tenant.as_str().into()),
         ("cohort", row.cohort.as_ref().map(Token::as_str).into()),
@@ -52,7 +52,7 @@ pub fn tenant(row: &TenantRow) -> JsonValue {
     ])
 }
 
-pub fn account(row: &AccountRow) -> JsonValue {
+pub fn account(row: &AccountRow) -> Value {
     let mut found = state(row.resource.to_string(), &row.state);
     if let Some(fields) = found.as_object_mut() {
         fields.insert("account".into(), row.account.to_string().into());
@@ -60,7 +60,7 @@ pub fn account(row: &AccountRow) -> JsonValue {
     found
 }
 
-fn state(resource: String, state: &AccountState) -> JsonValue {
+fn state(resource: String, state: &AccountState) -> Value {
     object([
         ("resource", resource.into()),
         ("limits", state.limits.map(limits).into()),
@@ -75,7 +75,7 @@ fn state(resource: String, state: &AccountState) -> JsonValue {
     ])
 }
 
-fn limits(limits: Limits) -> JsonValue {
+fn limits(limits: Limits) -> Value {
     object([
         ("hard", limits.hard.into()),
         ("soft", limits.soft.into()),
@@ -86,7 +86,7 @@ fn limits(limits: Limits) -> JsonValue {
     ])
 }
 
-fn planned(row: &PlannedRow) -> JsonValue {
+fn planned(row: &PlannedRow) -> Value {
     object([
         ("resource", row.resource.to_string().into()),
         ("limits", row.planned.limits.map(limits).into()),
@@ -96,7 +96,7 @@ fn planned(row: &PlannedRow) -> JsonValue {
     ])
 }
 
-fn budget(of: &BudgetOf, row: &BudgetState) -> JsonValue {
+fn budget(of: &BudgetOf, row: &BudgetState) -> Value {
     object([
         ("of", of.name().into()),
         ("amount", row.budget.amount.into()),
@@ -111,7 +111,7 @@ fn budget(of: &BudgetOf, row: &BudgetState) -> JsonValue {
     ])
 }
 
-fn waiting(cell: CellNo, row: &WaitingRow) -> JsonValue {
+fn waiting(cell: CellNo, row: &WaitingRow) -> Value {
     let state = &row.state;
     let refusal = state.refusal.as_ref();
     let by = state.reclaimed.and_then(|reclaimed| reclaimed.by);
@@ -132,7 +132,7 @@ fn waiting(cell: CellNo, row: &WaitingRow) -> JsonValue {
     ])
 }
 
-pub fn cohort(row: &CohortRow) -> JsonValue {
+pub fn cohort(row: &CohortRow) -> Value {
     object([
         ("cohort", row.cohort.as_str().into()),
         ("resource", row.resource.to_string().into()),
@@ -145,7 +145,7 @@ pub fn cohort(row: &CohortRow) -> JsonValue {
     ])
 }
 
-pub fn hour(row: &HourRow) -> JsonValue {
+pub fn hour(row: &HourRow) -> Value {
     object([
         ("hour_ms", row.hour.0.into()),
         ("used_min", row.used_min.into()),

@@ -1,8 +1,12 @@
 //! All accounts by level, and the sums of the cohorts.
 
 use super::json;
-use crate::{Failure, amount, explain::object, stack};
-use chassis::stack::Stack;
+use crate::{
+    Failure, amount,
+    context::Context,
+    explain::object,
+    print::{Output, Page, Sheet, column, named, plain, valued},
+};
 use clap::Args;
 use quota::store::{self, AccountRow, CohortRow};
 use vocab::{Account, Token};
@@ -11,14 +15,13 @@ use vocab::{Account, Token};
 pub struct Tree {
     /// Only this tenant, with its teams and namespaces, and its cohort.
     tenant: Option<String>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    output: Output,
 }
 
 impl Tree {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let pool = stack::warm_state(stack, "quota").await?;
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let pool = context.warm_state("quota").await?;
         let tenant = self.tenant.as_deref().map(Token::new).transpose()?;
         let rows = store::accounts(&pool, tenant.as_ref()).await?;
         let mut cohorts = store::cohorts(&pool).await?;
@@ -27,19 +30,42 @@ impl Tree {
             let own = own.and_then(|tenant| tenant.cohort);
             cohorts.retain(|row| own.as_ref() == Some(&row.cohort));
         }
-        if self.json {
-            let page = object([
-                ("accounts", rows.iter().map(json::account).collect()),
-                ("cohorts", cohorts.iter().map(json::cohort).collect()),
-            ]);
-            println!("{page:#}");
-            return Ok(());
-        }
-        lines(&rows).iter().for_each(|line| println!("{line}"));
-        let cohorts = cohorts.iter();
-        cohorts.for_each(|row| println!("{}", cohort_line(row)));
-        Ok(())
+        let value = object([
+            ("accounts", rows.iter().map(json::account).collect()),
+            ("cohorts", cohorts.iter().map(json::cohort).collect()),
+        ]);
+        Page::new(value)
+            .lines(lines(&rows))
+            .lines(cohorts.iter().map(cohort_line))
+            .rows(sheet(&rows))
+            .print(self.output)
     }
+}
+
+fn sheet(rows: &[AccountRow]) -> Sheet {
+    let row = |row: &AccountRow| {
+        let state = &row.state;
+        let of = |amount: u64| valued(amount::plain(&row.resource, amount.into()), amount);
+        vec![
+            plain(&row.account),
+            plain(&row.resource),
+            state
+                .limits
+                .map_or_else(|| named(""), |limits| of(limits.hard)),
+            of(state.reserved),
+            of(state.used),
+            of(state.borrowed),
+        ]
+    };
+    let columns = vec![
+        column("account", "account"),
+        column("resource", "resource"),
+        column("limit", "limit"),
+        column("reserved", "reserved"),
+        column("used", "used"),
+        column("borrowed", "borrowed"),
+    ];
+    Sheet::new(columns, 2, rows.iter().map(row).collect())
 }
 
 /// The accounts come by path, so each stands below those above it; one that holds nothing itself is named nevertheless.

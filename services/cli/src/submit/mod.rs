@@ -6,21 +6,26 @@ mod work;
 
 pub(crate) use place::requirement;
 
-use crate::{Failure, amount, follow, look, stack};
-use chassis::stack::Stack;
-use clap::Args;
-use client::Operation;
+use crate::{
+    Failure, amount,
+    context::{Context, Whose},
+    follow::{self, Until},
+    look, names,
+    print::say,
+    sending::{Left, Sending},
+};
+use clap::{Args, ValueEnum};
 use schemas::v1::{self, submitted};
 use std::process::ExitCode;
 
 #[derive(Args)]
 pub struct Submit {
-    #[arg(long)]
-    pub tenant: String,
-    /// Cores (4) or millicores (1500m); without it the tenant's default.
+    #[command(flatten)]
+    pub whose: Whose,
+    /// Cores (4, 0.5) or millicores (500m); without it the tenant's default.
     #[arg(long, default_value = "0", value_parser = amount::cpu_milli)]
     cpu: i64,
-    /// Memory (16GiB); without it the tenant's default.
+    /// Memory (16GiB or 16Gi, 512Mi, 16G); without it the tenant's default.
     #[arg(long, default_value = "0", value_parser = amount::bytes)]
     memory: i64,
     /// Cores that the run may take where there are some left.
@@ -66,7 +71,7 @@ pub struct Submit {
     gang: gang::Gang,
     #[command(flatten)]
     work: work::Work,
-    /// Start only after this allocation has ended; may be repeated.
+    /// Start only after this allocation (its id or name) has ended; may be repeated.
     #[arg(long, value_name = "ID")]
     after: Vec<String>,
     /// Start only after this allocation has finished; may be repeated.
@@ -85,12 +90,27 @@ pub struct Submit {
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
     labels: Vec<v1::Label>,
     /// Show what it writes until it has ended, and end with the exit code of its command.
-    #[arg(long, short)]
+    #[arg(long, short, conflicts_with = "wait")]
     follow: bool,
-    /// Idempotency key; the same one gets the same outcome.
-    #[arg(long, default_value_t = Operation::fresh_id())]
-    operation_id: String,
+    /// Until when to wait, no longer than --deadline: with `ended`, it ends with the exit code of the run's command.
+    #[arg(long, value_enum, default_value_t)]
+    wait: Wait,
+    #[command(flatten)]
+    sending: Sending,
 }
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Wait {
+    /// Until its outcome is known.
+    #[default]
+    Accepted,
+    Started,
+    Ended,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("{0} was accepted, but its {1} did not come before the deadline; it goes on")]
+struct NotInTime(String, &'static str);
 
 fn extended(text: &str) -> Result<v1::ExtendedRequest, String> {
     let wrong = || format!("{text}: write an extended resource as NAME=AMOUNT");
@@ -111,15 +131,34 @@ pub(crate) fn label(text: &str) -> Result<v1::Label, String> {
 }
 
 impl Submit {
-    pub async fn run(self, stack: &Stack) -> Result<ExitCode, Failure> {
-        let client = stack::tenant(stack, &self.tenant).await?;
-        let (operation_id, follow) = (self.operation_id.clone(), self.follow);
-        let submitted = client.submit(self.request(), operation_id).await?;
-        if follow {
-            return follow::follow(&client, &submitted.allocation_id).await;
+    pub async fn run(mut self, context: &Context) -> Result<ExitCode, Failure> {
+        let client = self
+            .sending
+            .tenant(context, self.whose.tenant.as_deref())
+            .await?;
+        let (sending, left) = (self.sending.clone(), Left::of(self.sending.deadline()));
+        let waits_for = match (self.follow, self.wait) {
+            (true, _) => Some((Until::EndedWithLog, "end")),
+            (false, Wait::Accepted) => None,
+            (false, Wait::Started) => Some((Until::Started, "start")),
+            (false, Wait::Ended) => Some((Until::Ended, "end")),
+        };
+        let follows = self.follow;
+        for name in self.after.iter_mut().chain(&mut self.after_success) {
+            *name = names::allocation(&client, name).await?;
         }
-        println!("{} {}", submitted.allocation_id, state(&submitted));
-        Ok(ExitCode::SUCCESS)
+        let submitted = client.submit(self.request(), sending.id()).await?;
+        let id = &submitted.allocation_id;
+        if !follows {
+            say!("{id} {}", state(&submitted));
+        }
+        let Some((until, event)) = waits_for else {
+            return Ok(ExitCode::SUCCESS);
+        };
+        match left.within(follow::follow(&client, id, until)).await {
+            Some(ended) => ended,
+            None => Err(NotInTime(id.clone(), event).into()),
+        }
     }
 
     /// What is given on the command line; the inbox checks it.

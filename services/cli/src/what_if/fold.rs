@@ -90,7 +90,7 @@ impl Folded {
             }
         }
         if let Some(turned) = admission.take_effects().pop() {
-            return Err(format!("refused: {}", turned.refusal).into());
+            return Err(Failure::refused(format!("refused: {}", turned.refusal)));
         }
         if let Some(poison) = draft.poison() {
             return Err(poison.clone().into());
@@ -112,7 +112,7 @@ fn change(event: &Event) -> Result<Option<Change>, Failure> {
             }))
         }
         Event::OperationRefused(OperationRefused { refusal, .. }) => {
-            Err(format!("refused: {refusal}").into())
+            Err(Failure::refused(format!("refused: {refusal}")))
         }
         // Admission forgets old operations along the way.
         _ => Ok(None),

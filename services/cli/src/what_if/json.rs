@@ -5,13 +5,13 @@ use crate::explain::object;
 use scheduler::domain::what_if::{
     Difference, Differences, NodesUsed, Preempted, QueueDifference, Requested, Shares, Standing,
 };
-use sqlx::types::JsonValue;
+use serde_json::Value;
 use vocab::CellNo;
 
-pub fn differences(found: &Differences, cell: CellNo, folded: &Folded) -> JsonValue {
+pub fn differences(found: &Differences, cell: CellNo, folded: &Folded) -> Value {
     let all = found.allocations.iter().map(|one| allocation(one, cell));
     let preempted =
-        |all: &[Preempted]| -> JsonValue { all.iter().map(|one| preemption(one, cell)).collect() };
+        |all: &[Preempted]| -> Value { all.iter().map(|one| preemption(one, cell)).collect() };
     object([
         ("as_of_lsn", folded.through().0.into()),
         ("at_ms", folded.now.0.into()),
@@ -26,7 +26,7 @@ pub fn differences(found: &Differences, cell: CellNo, folded: &Folded) -> JsonVa
     ])
 }
 
-fn standing(standing: &Standing) -> JsonValue {
+fn standing(standing: &Standing) -> Value {
     let (state, node, reason) = match standing {
         Standing::AwaitingQuota => ("awaiting_quota", None, None),
         Standing::Waits(reason) => ("waiting", None, Some(reason.name())),
@@ -40,7 +40,7 @@ fn standing(standing: &Standing) -> JsonValue {
     ])
 }
 
-fn requested(one: &Requested) -> JsonValue {
+fn requested(one: &Requested) -> Value {
     let counts = one
         .counts
         .iter()
@@ -51,7 +51,7 @@ fn requested(one: &Requested) -> JsonValue {
     ])
 }
 
-fn allocation(one: &Difference, cell: CellNo) -> JsonValue {
+fn allocation(one: &Difference, cell: CellNo) -> Value {
     object([
         ("allocation_id", one.allocation.id(cell).to_string().into()),
         ("queue", one.queue.as_str().into()),
@@ -61,7 +61,7 @@ fn allocation(one: &Difference, cell: CellNo) -> JsonValue {
     ])
 }
 
-fn preemption(one: &Preempted, cell: CellNo) -> JsonValue {
+fn preemption(one: &Preempted, cell: CellNo) -> Value {
     object([
         ("allocation_id", one.allocation.id(cell).to_string().into()),
         ("queue", one.queue.as_str().into()),
@@ -71,7 +71,7 @@ fn preemption(one: &Preempted, cell: CellNo) -> JsonValue {
     ])
 }
 
-fn queue(one: &QueueDifference) -> JsonValue {
+fn queue(one: &QueueDifference) -> Value {
     let shares = |shares: Shares| {
         object([
             ("share_ppm", shares.share_ppm.into()),
@@ -85,6 +85,6 @@ fn queue(one: &QueueDifference) -> JsonValue {
     ])
 }
 
-fn nodes(nodes: NodesUsed) -> JsonValue {
+fn nodes(nodes: NodesUsed) -> Value {
     object([("used", nodes.used.into()), ("ready", nodes.ready.into())])
 }

@@ -3,6 +3,7 @@
 mod flags;
 
 use super::*;
+use crate::print::Form;
 use clap::Parser;
 use ledger::{
     Digest,
@@ -139,9 +140,10 @@ async fn check(line: &str, expected: &[&str]) {
     let bus = cell().await;
     let before = frames(&bus);
     let found = match parse(line).tried(&bus, CellNo(3)).await {
-        Ok(lines) => lines,
-        Err(error) => vec![error.to_string()],
+        Ok(page) => page.written(Form::Table).unwrap(),
+        Err(error) => format!("{error}\n"),
     };
+    let found: Vec<_> = found.lines().collect();
     assert_eq!(found, expected, "{line}");
     assert_eq!(frames(&bus), before);
 }
@@ -230,7 +232,7 @@ async fn what_cannot_be_tried_is_refused_with_a_reason() {
 #[tokio::test]
 async fn programs_get_the_same() {
     let bus = cell().await;
-    let what_if = parse("add-nodes 1 --like n1 --json");
+    let what_if = parse("add-nodes 1 --like n1 -o json");
     let folded = fold::fold(&bus, CellNo(3), None).await.unwrap();
     let changes = what_if.asked.changes(&folded).unwrap();
     let found = what_if::run(folded.state(), folded.now, &changes).unwrap();

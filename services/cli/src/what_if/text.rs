@@ -1,6 +1,10 @@
 //! Differences in plain words: the counts, then some of each kind.
 
-use crate::{amount, explain::percent};
+use crate::{
+    amount,
+    explain::percent,
+    print::{Sheet, column, plain},
+};
 use scheduler::domain::what_if::{
     Difference, Differences, Kind, NodesUsed, Preempted, QueueDifference, Requested, Standing,
 };
@@ -70,6 +74,28 @@ pub fn lines(found: &Differences, cell: CellNo, through: Lsn, now: Millis) -> Ve
         queue,
     );
     lines
+}
+
+/// The allocations that would stand elsewhere.
+pub fn sheet(found: &Differences, cell: CellNo) -> Sheet {
+    let row = |one: &Difference| {
+        vec![
+            plain(one.allocation.id(cell)),
+            plain(&one.queue),
+            plain(name(one.kind())),
+            plain(standing(&one.before)),
+            plain(standing(&one.after)),
+        ]
+    };
+    let columns = vec![
+        column("allocation_id", "allocation"),
+        column("queue", "queue"),
+        column("kind", "kind"),
+        column("before", "before"),
+        column("after", "after"),
+    ];
+    let all = columns.len();
+    Sheet::new(columns, all, found.allocations.iter().map(row).collect())
 }
 
 const REQUESTED: &str = "extra requests";

@@ -1,12 +1,11 @@
 //! What a page is made of, as the stores say it.
 
 use super::sheets::OneBudget;
-use crate::{Failure, stack};
+use crate::{Failure, context::Context};
 use analytics::store::{
     CapacityLine, Closing, CostLine, EndLine, InvoiceLine, LongWait, Mark, Reconciled, SizeLine,
     Span, Spender, SpentLine, WaitLine,
 };
-use chassis::stack::Stack;
 use vocab::Month;
 
 const SPENDERS_MAX: u32 = 10;
@@ -33,8 +32,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    pub async fn read(stack: &Stack, month: Month) -> Result<Self, Failure> {
-        let store = stack::usage(stack)?;
+    pub async fn read(context: &Context, month: Month) -> Result<Self, Failure> {
+        let store = context.usage()?;
         let span = Span::of(month);
         let before = store.mark().await?;
         Ok(Self {
@@ -49,15 +48,15 @@ impl Facts {
             longest: store.longest_waits(span, WAITS_MAX).await?,
             sizes: store.sizes(span).await?,
             spenders: store.spenders(span, Spender::JobSet, SPENDERS_MAX).await?,
-            budgets: budgets(stack).await?,
+            budgets: budgets(context).await?,
             reconciled: store.reconciliation(month).await?,
             marks: (before, store.mark().await?),
         })
     }
 }
 
-async fn budgets(stack: &Stack) -> Result<Vec<OneBudget>, Failure> {
-    let pool = stack::warm_state(stack, "quota").await?;
+async fn budgets(context: &Context) -> Result<Vec<OneBudget>, Failure> {
+    let pool = context.warm_state("quota").await?;
     let mut budgets = Vec::new();
     for tenant in quota::store::tenants(&pool).await? {
         budgets.extend(quota::store::all_budgets(&pool, &tenant.tenant).await?);

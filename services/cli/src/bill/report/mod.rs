@@ -4,22 +4,21 @@ mod charts;
 mod facts;
 mod page;
 mod sections;
-mod sheet;
 mod sheets;
 
 use super::month;
-use crate::{Failure, amount, stack};
+use crate::{
+    Failure, amount,
+    context::Context,
+    print::{Output, Page, Sheet, bytes},
+};
 use analytics::store::{Bearer, Span, Spender, Store};
-use chassis::stack::Stack;
 use clap::{Args, Subcommand, ValueEnum};
 use facts::Facts;
 use identity::files;
 use page::LIBRARY;
-use sheet::{About, Output};
-use std::{
-    io::Write,
-    path::{Path, PathBuf},
-};
+use serde_json::json;
+use std::path::{Path, PathBuf};
 use vocab::{EndCause, Millis, Month};
 
 #[derive(Args)]
@@ -62,7 +61,7 @@ struct Asked {
     /// Hours that begin before, in the same form; without it, up to now.
     #[arg(long, value_parser = amount::past)]
     until: Option<amount::Past>,
-    #[arg(long, short, value_enum, default_value_t = Output::Table)]
+    #[command(flatten)]
     output: Output,
 }
 
@@ -71,7 +70,7 @@ struct Ahead {
     /// Only this tenant's.
     #[arg(long)]
     tenant: Option<String>,
-    #[arg(long, short, value_enum, default_value_t = Output::Table)]
+    #[command(flatten)]
     output: Output,
 }
 
@@ -120,7 +119,7 @@ struct Shares {
     /// Give runs back to their tenants that ended in the month by this cause; several times for several causes.
     #[arg(long = "credit", value_enum, value_name = "CAUSE")]
     credited: Vec<Cause>,
-    #[arg(long, short, value_enum, default_value_t = Output::Table)]
+    #[command(flatten)]
     output: Output,
 }
 
@@ -163,8 +162,8 @@ impl From<Cause> for EndCause {
 }
 
 impl Shares {
-    async fn run(self, stack: &Stack, store: &Store) -> Result<(), Failure> {
-        let month = self.month.unwrap_or_else(|| this_month(stack));
+    async fn run(self, context: &Context, store: &Store) -> Result<(), Failure> {
+        let month = self.month.unwrap_or_else(|| this_month(context));
         let bearer = match (self.method, &self.cost_centre) {
             (Method::None, _) => Bearer::Nobody,
             (Method::Proportional, _) => Bearer::InProportion,
@@ -173,7 +172,10 @@ impl Shares {
         };
         let credited: Vec<EndCause> = self.credited.into_iter().map(EndCause::from).collect();
         let lines = store.shares(month, bearer, &credited).await?;
-        sheets::shares(&lines).print(&about(store).await?, self.output)
+        let page = About::read(store)
+            .await?
+            .page([("lines", sheets::shares(&lines))]);
+        page.print(self.output)
     }
 }
 
@@ -186,12 +188,12 @@ enum ReportError {
 }
 
 impl Report {
-    pub async fn run(self, stack: &Stack) -> Result<(), Failure> {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
         match (self.summary, self.html) {
-            (Some(summary), _) => summary.run(stack).await,
+            (Some(summary), _) => summary.run(context).await,
             (None, Some(to)) => {
-                let month = self.month.unwrap_or_else(|| this_month(stack));
-                write(stack, month, &to).await
+                let month = self.month.unwrap_or_else(|| this_month(context));
+                write(context, month, &to).await
             }
             // clap asks for one of the two.
             (None, None) => Ok(()),
@@ -199,56 +201,86 @@ impl Report {
     }
 }
 
-fn this_month(stack: &Stack) -> Month {
-    Month::of(Millis(stack.clock().now_ms()))
+fn this_month(context: &Context) -> Month {
+    Month::of(Millis(context.clock().now_ms()))
 }
 
-async fn write(stack: &Stack, month: Month, to: &Path) -> Result<(), Failure> {
+async fn write(context: &Context, month: Month, to: &Path) -> Result<(), Failure> {
     if LIBRARY.is_empty() {
         return Err(ReportError::NoChartLibrary.into());
     }
-    let facts = Facts::read(stack, month).await?;
+    let facts = Facts::read(context, month).await?;
     let page = sections::page(&facts).html(LIBRARY)?;
     match to.as_os_str() == "-" {
-        true => std::io::stdout().write_all(page.as_bytes())?,
-        false => files::write(to, &page)?,
+        true => bytes(page.as_bytes()),
+        false => Ok(files::write(to, &page)?),
     }
-    Ok(())
 }
 
 impl Summary {
-    async fn run(self, stack: &Stack) -> Result<(), Failure> {
-        let store = stack::usage(stack)?;
+    async fn run(self, context: &Context) -> Result<(), Failure> {
+        let store = context.usage()?;
         let (asked, sheet) = match self {
             Self::Forecast(ahead) => return ahead.run(&store).await,
-            Self::Shares(shares) => return shares.run(stack, &store).await,
+            Self::Shares(shares) => return shares.run(context, &store).await,
             Self::Utilization(asked) => {
-                let lines = store.capacity(asked.span(stack)?).await?;
+                let lines = store.capacity(asked.span(context)?).await?;
                 (asked, sheets::utilization(&lines))
             }
             Self::Top(Top { by, limit, asked }) => {
                 let by = by.spender();
-                let lines = store.spenders(asked.span(stack)?, by, limit).await?;
+                let lines = store.spenders(asked.span(context)?, by, limit).await?;
                 (asked, sheets::top(&lines, by))
             }
             Self::Sizes(asked) => {
-                let lines = store.sizes(asked.span(stack)?).await?;
+                let lines = store.sizes(asked.span(context)?).await?;
                 (asked, sheets::sizes(&lines))
             }
             Self::Waits(asked) => {
-                let lines = store.waits(asked.span(stack)?).await?;
+                let lines = store.waits(asked.span(context)?).await?;
                 (asked, sheets::waits(&lines))
             }
         };
-        sheet.print(&about(&store).await?, asked.output)
+        let page = About::read(&store).await?.page([("lines", sheet)]);
+        page.print(asked.output)
     }
 }
 
-async fn about(store: &Store) -> Result<About, Failure> {
-    Ok(About {
-        through: store.known_through().await?,
-        currency: store.currency().await?,
-    })
+/// Up to when everything is in a sheet, and what its amounts are millionths of.
+struct About {
+    through: Millis,
+    currency: String,
+}
+
+impl About {
+    async fn read(store: &Store) -> Result<Self, Failure> {
+        Ok(Self {
+            through: store.known_through().await?,
+            currency: store.currency().await?,
+        })
+    }
+
+    /// Sheets with their names for programs, one after the other.
+    fn page<const N: usize>(&self, sheets: [(&str, Sheet); N]) -> Page {
+        let mut value = json!({ "through_ms": self.through.0, "currency": self.currency });
+        for (name, sheet) in &sheets {
+            value[*name] = sheet.records();
+        }
+        let columns = sheets.iter().flat_map(|(_, sheet)| &sheet.columns);
+        let has_money = columns
+            .into_iter()
+            .any(|column| column.key.ends_with("_micro"));
+        let page = Page::new(value);
+        let page = sheets
+            .into_iter()
+            .fold(page, |page, (_, sheet)| page.sheet_or(sheet, "nothing"));
+        let currency = match has_money {
+            true => format!("amounts in {}, ", self.currency),
+            false => String::new(),
+        };
+        let through = amount::moment(self.through);
+        page.text(format!("{currency}up to {through}"))
+    }
 }
 
 impl Ahead {
@@ -256,14 +288,15 @@ impl Ahead {
         let tenant = self.tenant.as_deref();
         let month = sheets::month_ahead(&store.month_forecast(tenant).await?);
         let budgets = sheets::budgets_ahead(&store.budget_forecast(tenant).await?);
-        let sheets = [("lines", &month), ("budgets", &budgets)];
-        sheet::print(&sheets, &about(store).await?, self.output)
+        let page = About::read(store).await?;
+        let page = page.page([("lines", month), ("budgets", budgets)]);
+        page.print(self.output)
     }
 }
 
 impl Asked {
-    fn span(&self, stack: &Stack) -> Result<Span, ReportError> {
-        let now = stack.clock().now_ms();
+    fn span(&self, context: &Context) -> Result<Span, ReportError> {
+        let now = context.clock().now_ms();
         let whole = Span::of(self.month.unwrap_or_else(|| Month::of(Millis(now))));
         let past =
             |past: Option<amount::Past>, or: Millis| past.map_or(or, |past| Millis(past.ms(now)));

@@ -1,6 +1,7 @@
 //! The page as data, and the file that holds it.
 
-use super::{charts::Chart, sheet::Sheet};
+use super::charts::Chart;
+use crate::print::Sheet;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -72,10 +73,8 @@ impl Page {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::sheet::{column, plain},
-        *,
-    };
+    use super::*;
+    use crate::print::{column, plain};
 
     const TROUBLE: &str = "</script><script>alert(1)</script><!--";
 

@@ -4,10 +4,9 @@ use super::{
     charts::{self, Chart},
     facts::Facts,
     page::{Page, Part, Section},
-    sheet::Sheet,
     sheets::{self, IdleByHour, States},
 };
-use crate::amount;
+use crate::{amount, print::Sheet};
 use analytics::store::{CapacityLine, Mark, Spender};
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::{DAY_MS, HOUR_MS, Millis};

@@ -1,10 +1,10 @@
 //! What became of the capacity.
 
-use super::{
-    super::sheet::{Sheet, column, exactly, plain},
-    percent, used,
+use super::{percent, used};
+use crate::{
+    amount,
+    print::{Sheet, column, exactly, plain},
 };
-use crate::amount;
 use analytics::store::CapacityLine;
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::Millis;

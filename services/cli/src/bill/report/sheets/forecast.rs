@@ -1,10 +1,10 @@
 //! What the month and the budgets will come to.
 
-use super::{
-    super::sheet::{Cell, Sheet, column, exactly, named, plain},
-    money, percent,
+use super::{money, percent};
+use crate::{
+    amount,
+    print::{Cell, Sheet, column, exactly, named, plain},
 };
-use crate::amount;
 use analytics::store::{BudgetForecast, MonthForecast};
 use vocab::{BudgetOf, Millis};
 
@@ -122,7 +122,7 @@ mod tests {
         }
     }
 
-    fn exact(rows: &[Vec<Cell>]) -> Vec<Vec<&str>> {
+    fn exact(rows: &[Vec<Cell>]) -> Vec<Vec<String>> {
         rows.iter()
             .map(|row| row.iter().map(Cell::exact).collect())
             .collect()

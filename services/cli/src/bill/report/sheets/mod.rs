@@ -13,19 +13,11 @@ pub use money::{
 };
 pub use runs::{ends, longest, size, sizes, waits};
 
-use super::{
-    super::hours,
-    sheet::{Cell, exactly},
+use super::super::{money, used};
+use crate::{
+    amount,
+    print::{Cell, exactly},
 };
-use crate::amount;
-
-fn used(resource: &str, quantity: i128) -> Cell {
-    exactly(hours(resource, quantity), quantity)
-}
-
-fn money(micro: i128) -> Cell {
-    exactly(amount::money(micro), micro)
-}
 
 /// Hundredths of a percent, rounded towards zero; 0 of nothing.
 pub fn basis_points(part: i128, whole: i128) -> i128 {

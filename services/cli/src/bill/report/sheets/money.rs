@@ -1,13 +1,10 @@
 //! Who spends, and what nobody pays for.
 
-use super::{
-    super::{
-        super::kind,
-        sheet::{Cell, Column, Sheet, column, exactly, named, plain},
-    },
-    basis_points, money, percent, used,
+use super::{super::super::kind, basis_points, money, percent, used};
+use crate::{
+    amount,
+    print::{Cell, Column, Sheet, column, exactly, named, plain},
 };
-use crate::amount;
 use analytics::store::{CostLine, InvoiceLine, Reconciled, ShareLine, Spender, SpentLine};
 use quota::project::BudgetState;
 use std::collections::BTreeMap;

@@ -1,13 +1,10 @@
 //! Runs by how they end, how large they are and how long they waited.
 
-use super::{
-    super::{
-        super::{kind, named as or_dash},
-        sheet::{Sheet, column, exactly, named, plain},
-    },
-    percent, used, waited,
+use super::{super::super::kind, percent, used, waited};
+use crate::{
+    amount,
+    print::{Sheet, column, exactly, named, plain},
 };
-use crate::amount;
 use analytics::store::{EndLine, LongWait, SizeLine, WaitLine};
 use vocab::{Millis, ResourceKind};
 
@@ -93,7 +90,7 @@ pub fn waits(lines: &[WaitLine]) -> Sheet {
 }
 
 pub fn longest(lines: &[LongWait]) -> Sheet {
-    let words = |name: &str| exactly(or_dash(&name.replace('_', " ")), name);
+    let words = |name: &str| exactly(named(&name.replace('_', " ")).text, name);
     let row = |line: &LongWait| {
         vec![
             plain(line.allocation),

@@ -1,0 +1,130 @@
+//! The user's own contexts, in a file for nobody else.
+
+use crate::Failure;
+use etcetera::BaseStrategy;
+use identity::files;
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+/// All contexts, and the one that is taken when none is named.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub current: Option<String>,
+    #[serde(default)]
+    pub contexts: BTreeMap<String, Settings>,
+}
+
+/// What a context may say. Without `tenant` it is the operator's.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nats_url: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cell: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub creds: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
+    /// The file of a stack, which says the rest, and where its databases are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stack: Option<PathBuf>,
+}
+
+impl Settings {
+    /// With what `over` says.
+    pub fn under(self, over: Self) -> Self {
+        Self {
+            nats_url: over.nats_url.or(self.nats_url),
+            cell: over.cell.or(self.cell),
+            tenant: over.tenant.or(self.tenant),
+            creds: over.creds.or(self.creds),
+            ca_file: over.ca_file.or(self.ca_file),
+            stack: over.stack.or(self.stack),
+        }
+    }
+
+    /// Whether the URL names a user, whose password everybody would see who sees the URL.
+    pub fn has_secret(&self) -> bool {
+        let url = self.nats_url.as_deref().unwrap_or_default();
+        let hosts = url.split_once("://").map_or(url, |(_, hosts)| hosts);
+        hosts.contains('@')
+    }
+}
+
+impl File {
+    pub fn path() -> Result<PathBuf, Failure> {
+        let dirs = etcetera::choose_base_strategy().map_err(Failure::usage)?;
+        Ok(dirs.config_dir().join("apportion").join("contexts.toml"))
+    }
+
+    /// One that is not there has no contexts.
+    pub fn read(path: &Path) -> Result<Self, Failure> {
+        if !path.exists() {
+            return Ok(Self::default());
+        }
+        let text = files::read(path).map_err(Failure::usage)?;
+        let file = toml::from_str(&text);
+        file.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+    }
+
+    /// Changes the file while nobody else does.
+    pub fn change(
+        path: &Path,
+        change: impl FnOnce(&mut Self) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let dir = path.parent().unwrap_or(Path::new("."));
+        files::make_dir(dir)?;
+        let _lock = files::lock(dir)?;
+        let mut file = Self::read(path)?;
+        change(&mut file)?;
+        Ok(files::write(path, &toml::to_string(&file)?)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{fs, os::unix::fs::PermissionsExt};
+
+    #[test]
+    fn what_is_written_is_read_again_and_is_for_nobody_else() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("apportion").join("contexts.toml");
+        assert_eq!(File::read(&path).unwrap(), File::default());
+        let settings = Settings {
+            nats_url: Some("tls://bus:4222".to_owned()),
+            tenant: Some("team-a".to_owned()),
+            creds: Some("/home/a/a.creds".into()),
+            ..Settings::default()
+        };
+        let set = |name: &'static str| {
+            File::change(&path, |file| {
+                file.current = Some(name.to_owned());
+                file.contexts.insert(name.to_owned(), settings.clone());
+                Ok(())
+            })
+        };
+        set("a").unwrap();
+        set("b").unwrap();
+        let read = File::read(&path).unwrap();
+        assert_eq!(read.current.as_deref(), Some("b"));
+        assert_eq!(read.contexts["a"], settings);
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&path), 0o600);
+        assert_eq!(mode(path.parent().unwrap()), 0o700);
+        let stays = File::change(&path, |_| Err("no".into()));
+        assert!(stays.is_err());
+        assert_eq!(File::read(&path).unwrap(), read);
+        fs::write(&path, "current = 'a'\nunknown = 1\n").unwrap();
+        let refused = File::read(&path).unwrap_err().to_string();
+        assert!(refused.contains("unknown"), "{refused}");
+    }
+}

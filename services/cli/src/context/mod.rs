@@ -1,0 +1,238 @@
+//! Where the cell is, and as whom to speak to it: from a context of the user's own, from the environment, or from the file of
+//! a local stack.
+
+mod command;
+mod file;
+mod resolve;
+
+pub use command::ContextCommand;
+
+use crate::Failure;
+use chassis::{Clock, stack::Stack};
+use clap::Args;
+use client::{Client, ConnectOptions};
+use file::{File, Settings};
+use ledger::jetstream::JetStreamBus;
+use resolve::{Environment, Resolved, resolve};
+use schemas::subjects::Subjects;
+use sqlx::{
+    PgPool,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr,
+    time::Duration,
+};
+use vocab::{CellNo, Token};
+
+/// The file that the launcher writes, below the directory of the checkout.
+const LOCAL_STACK: &str = ".local/up/stack.json";
+/// A database that is away is away now.
+const DATABASE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is said on the command line.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Chosen {
+    /// The context: see `apportion context`. Without it APPORTION_CONTEXT, or the one in use.
+    #[arg(long, global = true, value_name = "NAME", conflicts_with = "stack")]
+    context: Option<String>,
+    /// The file of a running stack, with its databases. Without it and without a context, .local/up/stack.json.
+    #[arg(long, global = true, value_name = "FILE")]
+    stack: Option<PathBuf>,
+}
+
+/// A command of a tenant's.
+#[derive(Debug, Clone, Args)]
+pub struct Whose {
+    /// The tenant; without it, the context's.
+    #[arg(long)]
+    pub tenant: Option<String>,
+}
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ContextError {
+    #[error(
+        "no context: make one with `apportion context set NAME --nats-url URL --cell CELL --tenant NAME --creds FILE`, or \
+         start a local stack with `make up`"
+    )]
+    None,
+    #[error("there is no context {name}; there are: {known}")]
+    Unknown { name: String, known: String },
+    #[error("{0} does not say {1}")]
+    Lacks(String, &'static str),
+    #[error("{0} is not a tenant's: say --tenant NAME, or take a context that is")]
+    NoTenant(String),
+    #[error("{0} is a tenant's, and this is for the operator")]
+    Tenants(String),
+    #[error("{0} is the operator's, and this is for a tenant with its own creds")]
+    Operators(String),
+    #[error(
+        "this reads the cell's databases, and {0} has none: name the file of a stack with --stack, or in the context"
+    )]
+    NoDatabases(String),
+    #[error("the URL of the bus holds a password: creds stand in a file of their own")]
+    SecretInUrl,
+}
+
+impl Chosen {
+    pub fn open(&self) -> Result<Context, Failure> {
+        let file = File::read(&File::path()?)?;
+        let local = Path::new(LOCAL_STACK);
+        let local = local.exists().then_some(local);
+        let resolved = resolve(self, &Environment::read(), &file, local);
+        Context::of(resolved.map_err(Failure::usage)?)
+    }
+}
+
+/// A way to a cell.
+pub struct Context {
+    /// For people, such as `the context prod`.
+    source: String,
+    settings: Settings,
+    stack: Option<Stack>,
+}
+
+impl Context {
+    fn of(Resolved { source, settings }: Resolved) -> Result<Self, Failure> {
+        let stack = settings.stack.as_deref().map(Stack::read).transpose();
+        let stack = stack.map_err(|error| {
+            Failure::usage(format!("{error}\nIs the stack up? `make up` starts it."))
+        })?;
+        Ok(Self {
+            source,
+            settings,
+            stack,
+        })
+    }
+
+    fn lacks(&self, what: &'static str) -> Failure {
+        Failure::usage(ContextError::Lacks(self.source.clone(), what))
+    }
+
+    pub fn nats_url(&self) -> Result<&str, Failure> {
+        let of_stack = || self.stack.as_ref().map(|stack| &*stack.nats.url);
+        let url = self.settings.nats_url.as_deref().or_else(of_stack);
+        url.ok_or_else(|| self.lacks("where the bus is (nats_url, APPORTION_NATS_URL)"))
+    }
+
+    pub fn cell(&self) -> Result<&str, Failure> {
+        let of_stack = || self.stack.as_ref().map(|stack| &*stack.cell.name);
+        let cell = self.settings.cell.as_deref().or_else(of_stack);
+        cell.ok_or_else(|| self.lacks("which cell it is (cell, APPORTION_CELL)"))
+    }
+
+    pub fn ca_file(&self) -> Option<&Path> {
+        let of_stack = || self.stack.as_ref().and_then(Stack::ca_file);
+        self.settings.ca_file.as_deref().or_else(of_stack)
+    }
+
+    /// The creds of `operator` or of `tenant:<name>`. Those of a context are of whomever it is.
+    fn creds(&self, key: &str) -> Result<PathBuf, Failure> {
+        match (&self.settings.creds, &self.stack) {
+            (Some(creds), _) => Ok(creds.clone()),
+            (None, Some(stack)) => stack.creds(key).map_err(Failure::usage),
+            (None, None) => Err(self.lacks("what lets it in (creds, APPORTION_CREDS)")),
+        }
+    }
+
+    /// Whose the command is: as it says, or as the context does. None: of no tenant.
+    pub fn tenant_of(&self, said: Option<&str>) -> Option<String> {
+        let of_context = || self.settings.tenant.clone();
+        said.map(str::to_owned).or_else(of_context)
+    }
+
+    pub fn tenant_name(&self, said: Option<&str>) -> Result<Token, Failure> {
+        let name = self.tenant_of(said);
+        let none = || Failure::usage(ContextError::NoTenant(self.source.clone()));
+        Token::new(&name.ok_or_else(none)?).map_err(Failure::usage)
+    }
+
+    pub async fn tenant(&self, said: Option<&str>) -> Result<Client, Failure> {
+        self.tenant_until(said, None).await
+    }
+
+    /// With a deadline for each operation.
+    pub async fn tenant_until(
+        &self,
+        said: Option<&str>,
+        deadline: Option<Duration>,
+    ) -> Result<Client, Failure> {
+        let tenant = self.tenant_name(said)?;
+        if self.settings.creds.is_some() && self.settings.tenant.is_none() {
+            return Err(Failure::usage(ContextError::Operators(self.source.clone())));
+        }
+        let creds = self.creds(&format!("tenant:{tenant}"))?;
+        let options = ConnectOptions::tenant(self.nats_url()?, self.cell()?, tenant);
+        self.connect(options.creds(creds).deadline(deadline)).await
+    }
+
+    /// With a deadline for each operation.
+    pub async fn operator_until(&self, deadline: Option<Duration>) -> Result<Client, Failure> {
+        let creds = self.operators_creds()?;
+        let options = ConnectOptions::operator(self.nats_url()?, self.cell()?);
+        self.connect(options.creds(creds).deadline(deadline)).await
+    }
+
+    async fn connect(&self, options: ConnectOptions) -> Result<Client, Failure> {
+        Ok(Client::connect(options.ca_file(self.ca_file())).await?)
+    }
+
+    fn operators_creds(&self) -> Result<PathBuf, Failure> {
+        if self.settings.creds.is_some() && self.settings.tenant.is_some() {
+            return Err(Failure::usage(ContextError::Tenants(self.source.clone())));
+        }
+        self.creds("operator")
+    }
+
+    /// The bus itself, as the operator may use it.
+    pub async fn bus(&self) -> Result<async_nats::Client, Failure> {
+        let options = identity::connect(self.operators_creds()?);
+        let options = identity::trusting(options, self.ca_file())?;
+        Ok(options.connect(self.nats_url()?).await?)
+    }
+
+    pub fn subjects(&self) -> Result<Subjects, Failure> {
+        Ok(Subjects::new(self.cell()?))
+    }
+
+    /// The ledger, as the operator reads it.
+    pub async fn ledger(&self) -> Result<JetStreamBus, Failure> {
+        Ok(JetStreamBus::open(self.bus().await?, self.subjects()?).await?)
+    }
+
+    pub fn databases(&self) -> Result<&Stack, Failure> {
+        let none = || Failure::usage(ContextError::NoDatabases(self.source.clone()));
+        self.stack.as_ref().ok_or_else(none)
+    }
+
+    pub fn cell_no(&self) -> Result<CellNo, Failure> {
+        Ok(CellNo(self.databases()?.cell.number))
+    }
+
+    /// A reader of one service's warm state.
+    pub async fn warm_state(&self, schema: &str) -> Result<PgPool, Failure> {
+        let options = PgConnectOptions::from_str(&self.databases()?.postgres.url)?;
+        let options = options.options([("search_path", schema)]);
+        let pool = PgPoolOptions::new()
+            .max_connections(1)
+            .acquire_timeout(DATABASE_PATIENCE);
+        Ok(pool.connect_with(options).await?)
+    }
+
+    pub fn usage(&self) -> Result<analytics::store::Store, Failure> {
+        let stack = self.databases()?;
+        let database = &stack.clickhouse.database;
+        let bill = stack.bill().map_err(Failure::usage)?;
+        Ok(analytics::store::Store::new(
+            bill,
+            database,
+            self.cell_no()?,
+        ))
+    }
+
+    /// The time of a local stack may be recorded time.
+    pub fn clock(&self) -> Clock {
+        self.stack.as_ref().map_or_else(Clock::real, Stack::clock)
+    }
+}

@@ -1,0 +1,174 @@
+//! An allocation by its name, or by the beginning of its name or id.
+
+use crate::{Failure, amount, list::State};
+use client::{AllocationView, AllocationsQuery, Client};
+use vocab::AllocationId;
+
+/// Candidates that are named.
+const CANDIDATES: usize = 5;
+/// Allocations of a page, at the most.
+const PAGE_MAX: u32 = 1000;
+
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum Unclear {
+    #[error("{0}: no allocation has an id or a name that begins so")]
+    Nothing(String),
+    #[error("{text}: more than one allocation begins so: {}; write more of it, or the id", listed(.candidates))]
+    Several {
+        text: String,
+        candidates: Vec<String>,
+    },
+}
+
+fn listed(candidates: &[String]) -> String {
+    let mut some = candidates[..candidates.len().min(CANDIDATES)].join(", ");
+    if candidates.len() > CANDIDATES {
+        some += ", and others";
+    }
+    some
+}
+
+/// Of an id itself, it. A whole name goes before a beginning, and what is not over before what is.
+pub async fn allocation(client: &Client, text: &str) -> Result<String, Failure> {
+    if AllocationId::parse(text).is_some() {
+        return Ok(text.to_owned());
+    }
+    let nothing = || Failure::refused(Unclear::Nothing(text.to_owned()));
+    if text.is_empty() {
+        return Err(nothing());
+    }
+    for states in [Vec::new(), State::all()] {
+        let mut found = begins(client, text, &states).await?;
+        if found.is_empty() && is_part_of_an_id(text) {
+            found = ids(client, text, &states).await?;
+        }
+        if let Some(id) = chosen(text, &found).map_err(Failure::refused)? {
+            return Ok(id);
+        }
+    }
+    Err(nothing())
+}
+
+/// The same as a value of its own.
+pub async fn id(client: &Client, text: &str) -> Result<AllocationId, Failure> {
+    let id = allocation(client, text).await?;
+    amount::allocation(&id).map_err(Failure::usage)
+}
+
+fn is_part_of_an_id(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
+}
+
+/// The one that is meant; none: there is none.
+fn chosen(text: &str, found: &[AllocationView]) -> Result<Option<String>, Unclear> {
+    let named: Vec<_> = found.iter().filter(|one| one.name == text).collect();
+    let meant = match named.is_empty() {
+        true => found.iter().collect(),
+        false => named,
+    };
+    match meant[..] {
+        [] => Ok(None),
+        [one] => Ok(Some(one.allocation_id.clone())),
+        _ => Err(Unclear::Several {
+            text: text.to_owned(),
+            candidates: meant.into_iter().map(candidate).collect(),
+        }),
+    }
+}
+
+fn candidate(one: &AllocationView) -> String {
+    match &*one.name {
+        "" => one.allocation_id.clone(),
+        name => format!("{} ({name})", one.allocation_id),
+    }
+}
+
+/// Those whose name begins so.
+async fn begins(
+    client: &Client,
+    text: &str,
+    states: &[i32],
+) -> Result<Vec<AllocationView>, Failure> {
+    let mut query = AllocationsQuery {
+        states: states.to_vec(),
+        name_prefix: text.to_owned(),
+        limit: PAGE_MAX,
+        ..AllocationsQuery::default()
+    };
+    let mut found = Vec::new();
+    loop {
+        let page = client.allocations(&query).await?;
+        found.extend(page.allocations);
+        query.after = page.next;
+        if query.after.is_empty() {
+            return Ok(found);
+        }
+    }
+}
+
+/// Those whose id begins so, or enough of them to see that one is not meant.
+async fn ids(client: &Client, text: &str, states: &[i32]) -> Result<Vec<AllocationView>, Failure> {
+    let text = text.to_ascii_lowercase();
+    let mut query = AllocationsQuery {
+        states: states.to_vec(),
+        limit: PAGE_MAX,
+        ..AllocationsQuery::default()
+    };
+    let mut found = Vec::new();
+    loop {
+        let page = client.allocations(&query).await?;
+        let fitting = page.allocations.into_iter();
+        found.extend(fitting.filter(|one| one.allocation_id.starts_with(&text)));
+        query.after = page.next;
+        if query.after.is_empty() || found.len() > CANDIDATES {
+            return Ok(found);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_is_meant_or_all_that_may_be_are_named() {
+        let view = |id: &str, name: &str| AllocationView {
+            allocation_id: id.to_owned(),
+            name: name.to_owned(),
+            ..AllocationView::default()
+        };
+        let check = |text: &str, found: &[AllocationView], expected: Result<Option<&str>, &str>| {
+            let chosen = chosen(text, found).map_err(|unclear| unclear.to_string());
+            let expected = expected.map(|id| id.map(str::to_owned));
+            assert_eq!(chosen, expected.map_err(str::to_owned), "{text}");
+        };
+        let (train, train_2, plain) = (view("1a", "train"), view("2b", "train-2"), view("3c", ""));
+        check("train", &[], Ok(None));
+        check("tr", std::slice::from_ref(&train), Ok(Some("1a")));
+        check("train", &[train.clone(), train_2.clone()], Ok(Some("1a")));
+        check("3", std::slice::from_ref(&plain), Ok(Some("3c")));
+        let several = "more than one allocation begins so";
+        check(
+            "tra",
+            &[train.clone(), train_2],
+            Err(&format!(
+                "tra: {several}: 1a (train), 2b (train-2); write more of it, or the id"
+            )),
+        );
+        check(
+            "train",
+            &[train.clone(), train],
+            Err(&format!(
+                "train: {several}: 1a (train), 1a (train); write more of it, or the id"
+            )),
+        );
+        let many = vec![plain; 7];
+        check(
+            "3",
+            &many,
+            Err(&format!(
+                "3: {several}: 3c, 3c, 3c, 3c, 3c, and others; write more of it, or the id"
+            )),
+        );
+    }
+}

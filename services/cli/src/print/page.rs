@@ -1,0 +1,260 @@
+//! What a command shows.
+
+use super::{Cell, Column, Form, Output, Sheet, bytes, sheet};
+use crate::Failure;
+use serde::Serialize;
+use serde_json::Value;
+
+/// All of it as a value for programs, and its parts for people.
+pub struct Page {
+    value: Value,
+    parts: Vec<Part>,
+}
+
+enum Part {
+    Text(String),
+    Fields(Fields),
+    Sheet(Sheet),
+    /// For programs alone, who are told it as it is.
+    Rows(Sheet),
+    /// For people alone.
+    Table(Sheet),
+}
+
+/// One thing: a line for each of its fields.
+#[derive(Default)]
+pub struct Fields(Vec<(Column, Cell)>);
+
+impl Fields {
+    pub fn add(mut self, key: &'static str, title: &'static str, cell: Cell) -> Self {
+        self.0.push((sheet::column(key, title), cell));
+        self
+    }
+
+    fn text(&self) -> String {
+        let titles = self
+            .0
+            .iter()
+            .map(|(column, _)| column.title.chars().count());
+        let width = titles.max().unwrap_or(0) + 2;
+        let lines = self
+            .0
+            .iter()
+            .map(|(column, cell)| format!("{:<width$}{}", column.title, cell.text));
+        lines.collect::<Vec<_>>().join("\n")
+    }
+
+    fn record(&self) -> Value {
+        let fields = self.0.iter();
+        let fields = fields.map(|(column, cell)| (column.key.to_owned(), cell.value()));
+        Value::Object(fields.collect())
+    }
+
+    /// As a table of one row.
+    fn sheet(&self) -> Sheet {
+        let (columns, row) = self.0.iter().cloned().unzip();
+        Sheet::new(columns, self.0.len(), vec![row])
+    }
+}
+
+impl Page {
+    pub fn new(value: Value) -> Self {
+        let parts = Vec::new();
+        Self { value, parts }
+    }
+
+    /// The rows of a table, and nothing else; in words what there is without any.
+    pub fn of(sheet: Sheet, none: &str) -> Self {
+        Self::new(sheet.records()).sheet_or(sheet, none)
+    }
+
+    /// The fields of one thing, and nothing else.
+    pub fn one(fields: Fields) -> Self {
+        let value = fields.record();
+        Self::new(value).fields(fields)
+    }
+
+    pub fn text(mut self, text: impl Into<String>) -> Self {
+        self.parts.push(Part::Text(text.into()));
+        self
+    }
+
+    pub fn lines(self, lines: impl IntoIterator<Item = String>) -> Self {
+        lines.into_iter().fold(self, Self::text)
+    }
+
+    pub fn fields(mut self, fields: Fields) -> Self {
+        self.parts.push(Part::Fields(fields));
+        self
+    }
+
+    pub fn sheet(mut self, sheet: Sheet) -> Self {
+        self.parts.push(Part::Sheet(sheet));
+        self
+    }
+
+    /// A table for programs alone.
+    pub fn rows(mut self, sheet: Sheet) -> Self {
+        self.parts.push(Part::Rows(sheet));
+        self
+    }
+
+    /// A table for people alone, with sums among its rows.
+    pub fn table(mut self, sheet: Sheet) -> Self {
+        self.parts.push(Part::Table(sheet));
+        self
+    }
+
+    /// For people words instead of a table without rows. Programs get its columns.
+    pub fn sheet_or(self, sheet: Sheet, none: &str) -> Self {
+        match sheet.rows.is_empty() {
+            true => self.sheet(sheet).text(none),
+            false => self.sheet(sheet),
+        }
+    }
+
+    pub fn print(&self, output: Output) -> Result<(), Failure> {
+        let text = self.written(output.form)?;
+        bytes(text.as_bytes())
+    }
+
+    pub fn written(&self, form: Form) -> Result<String, Failure> {
+        match form {
+            Form::Table => Ok(self.for_people(false)),
+            Form::Wide => Ok(self.for_people(true)),
+            Form::Json => Ok(format!("{:#}\n", self.value)),
+            Form::Yaml => yaml(&self.value),
+            Form::Csv => self.csv(),
+        }
+    }
+
+    fn for_people(&self, wide: bool) -> String {
+        let mut text = String::new();
+        // A table, and what has fields, stands apart from another one.
+        let mut stands_apart = false;
+        for part in &self.parts {
+            let (part, is_text) = match part {
+                Part::Rows(_) => continue,
+                Part::Sheet(sheet) | Part::Table(sheet) if sheet.rows.is_empty() => continue,
+                Part::Text(text) => (text.clone(), true),
+                Part::Fields(fields) => (fields.text(), false),
+                Part::Sheet(sheet) | Part::Table(sheet) => (sheet.for_people(wide), false),
+            };
+            if stands_apart && !is_text {
+                text.push('\n');
+            }
+            stands_apart = !is_text;
+            text.push_str(&part);
+            text.push('\n');
+        }
+        text
+    }
+
+    /// The tables one after the other, with an empty line between them; without any the value's own fields as one row.
+    fn csv(&self) -> Result<String, Failure> {
+        let sheets = self.parts.iter().filter_map(|part| match part {
+            Part::Text(_) | Part::Table(_) => None,
+            Part::Fields(fields) => Some(fields.sheet().csv()),
+            Part::Sheet(sheet) | Part::Rows(sheet) => Some(sheet.csv()),
+        });
+        let sheets = sheets.collect::<Result<Vec<_>, _>>()?;
+        match (sheets.is_empty(), &self.value) {
+            (true, Value::Object(fields)) => {
+                sheet::records(fields.keys(), [fields.values().map(sheet::text).collect()])
+            }
+            _ => Ok(sheets.join("\n")),
+        }
+    }
+}
+
+fn yaml(value: &impl Serialize) -> Result<String, Failure> {
+    Ok(serde_saphyr::to_string(value)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::*, *};
+    use serde_json::json;
+
+    fn page() -> Page {
+        let columns = vec![
+            column("node", "node"),
+            wide("zone", "zone"),
+            column("memory_bytes", "memory"),
+        ];
+        let row = |node, bytes: u64| {
+            let memory = valued(format!("{}.0 GiB", bytes >> 30), bytes);
+            vec![plain(node), named(""), memory]
+        };
+        let sheet = Sheet::new(columns, 2, vec![row("n1", 1 << 30), row("n,2", 16 << 30)]);
+        let fields = Fields::default().add("cell", "cell", plain("c1")).add(
+            "at_ms",
+            "as of",
+            valued("1970-01-01T00:00:01Z".to_owned(), 1000),
+        );
+        let value = json!({"cell": "c1", "at_ms": 1000, "nodes": sheet.records()});
+        Page::new(value).fields(fields).sheet(sheet).text("2 nodes")
+    }
+
+    fn check(page: &Page, form: Form, expected: &str) {
+        assert_eq!(page.written(form).unwrap(), expected, "{form:?}");
+    }
+
+    #[test]
+    fn people_read_units_and_programs_numbers() {
+        let page = page();
+        let head = "cell   c1\nas of  1970-01-01T00:00:01Z\n\n";
+        let table = "node    memory\nn1     1.0 GiB\nn,2   16.0 GiB\n2 nodes\n";
+        check(&page, Form::Table, &format!("{head}{table}"));
+        let table = "node  zone    memory\nn1    -      1.0 GiB\nn,2   -     16.0 GiB\n2 nodes\n";
+        check(&page, Form::Wide, &format!("{head}{table}"));
+        let csv =
+            "cell,at_ms\nc1,1000\n\nnode,zone,memory_bytes\nn1,,1073741824\n\"n,2\",,17179869184\n";
+        check(&page, Form::Csv, csv);
+        let json: Value = serde_json::from_str(&page.written(Form::Json).unwrap()).unwrap();
+        assert_eq!(json, page.value);
+        let yaml = "at_ms: 1000\ncell: c1\nnodes:\n- memory_bytes: 1073741824\n  node: n1\n  zone: \"\"\n\
+                    - memory_bytes: 17179869184\n  node: n,2\n  zone: \"\"\n";
+        check(&page, Form::Yaml, yaml);
+    }
+
+    #[test]
+    fn without_tables_a_row_has_the_fields_of_the_value() {
+        let page = Page::new(json!({"a": 1, "b": [1, 2], "c": null, "d": "x,y"})).text("in words");
+        check(&page, Form::Table, "in words\n");
+        check(&page, Form::Csv, "a,b,c,d\n1,\"[1,2]\",,\"x,y\"\n");
+    }
+
+    #[test]
+    fn nothing_is_said_in_words() {
+        let page = Page::of(
+            Sheet::new(vec![column("node", "node")], 1, vec![]),
+            "no nodes",
+        );
+        check(&page, Form::Table, "no nodes\n");
+        check(&page, Form::Csv, "node\n");
+        check(&page, Form::Json, "[]\n");
+    }
+
+    #[test]
+    fn texts_that_look_like_something_else_stay_texts_in_yaml() {
+        for text in [
+            "yes",
+            "null",
+            "1.5",
+            "1e3",
+            "2026-11-03",
+            "- a",
+            "a: b",
+            "#",
+            "",
+            "0x10",
+            "~",
+        ] {
+            let written = yaml(&json!({ "key": text })).unwrap();
+            let value = written.trim_end().strip_prefix("key: ").unwrap();
+            let quoted = value.starts_with(['\'', '"']);
+            assert!(quoted || text == "2026-11-03", "{written}");
+        }
+    }
+}

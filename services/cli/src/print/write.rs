@@ -1,0 +1,46 @@
+//! The standard output and the standard error. Either may be a pipe whose reader has gone, which ends a command and is no
+//! fault of it.
+
+use crate::Failure;
+use std::{
+    env, fmt,
+    io::{self, IsTerminal, Write},
+};
+
+/// A line on the standard output, with the formatting of `println!`.
+macro_rules! say {
+    ($($text:tt)*) => {
+        $crate::print::line(format_args!($($text)*))?
+    };
+}
+
+/// A line on the standard error, with the formatting of `eprintln!`.
+macro_rules! note {
+    ($($text:tt)*) => {
+        $crate::print::remark(format_args!($($text)*))
+    };
+}
+
+pub(crate) use {note, say};
+
+pub fn line(text: fmt::Arguments<'_>) -> Result<(), Failure> {
+    Ok(writeln!(io::stdout().lock(), "{text}")?)
+}
+
+/// As they are, at once.
+pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    out.write_all(bytes)?;
+    Ok(out.flush()?)
+}
+
+/// What cannot be said there can be said nowhere.
+pub fn remark(text: fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Whether bars may be drawn: for a person at a terminal who has not asked for plain text.
+pub fn draws() -> bool {
+    let plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !plain && io::stdout().is_terminal()
+}

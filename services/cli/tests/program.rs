@@ -1,0 +1,84 @@
+//! The program as a shell sees it, without any servers.
+
+use std::{
+    fs,
+    io::{PipeWriter, pipe},
+    process::{Command, Stdio},
+};
+
+/// A pipe that nobody reads.
+fn unread() -> PipeWriter {
+    let (reader, writer) = pipe().expect("a pipe");
+    drop(reader);
+    writer
+}
+
+#[test]
+fn who_writes_into_a_closed_pipe_ends_quietly() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let check = |words: &[&str], code| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_apportion"));
+        let command = command.args(words).current_dir(dir.path());
+        let done = command.stdin(Stdio::null()).stdout(unread()).output();
+        let done = done.expect("the program");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!((done.status.code(), &*said), (Some(code), ""), "{words:?}");
+        // Neither does it need anybody who hears its errors.
+        let done = command.stdout(unread()).stderr(unread()).status();
+        assert_eq!(done.expect("the program").code(), Some(code), "{words:?}");
+    };
+    check(&["tls", "init", "--dir", "tls"], 0);
+    check(&["--help"], 0);
+}
+
+#[test]
+fn shells_and_the_manual_know_the_commands() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_apportion"));
+        let done = command.args(words).current_dir(dir.path()).output();
+        let done = done.expect("the program");
+        assert_eq!(done.status.code(), Some(0), "{words:?}");
+        String::from_utf8(done.stdout).expect("text")
+    };
+    for shell in ["bash", "zsh", "fish"] {
+        let script = run(&["completions", shell]);
+        assert!(script.contains("job-set") && script.contains("csv"), "{shell}");
+    }
+    run(&["man", "--out", "pages"]);
+    let page = fs::read_to_string(dir.path().join("pages/apportion-submit.1")).expect("a page");
+    assert!(page.contains("operation") && page.starts_with(".ie"), "{page}");
+    let page = fs::read_to_string(dir.path().join("pages/apportion.1")).expect("a page");
+    assert!(page.contains("Exit codes"), "{page}");
+}
+
+#[test]
+fn what_cannot_be_meant_is_told_apart_by_the_exit_code() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let check = |words: &[&str], environment: &[(&str, &str)], code, says: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_apportion"));
+        let command = command.args(words).current_dir(dir.path()).env_clear();
+        let command = command.env("HOME", dir.path()).envs(environment.iter().copied());
+        let done = command.output().expect("the program");
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(code), "{words:?}: {said}");
+        assert!(said.contains(says), "{words:?}: {said}");
+    };
+    check(&["lst"], &[], 2, "list");
+    check(&["list"], &[], 2, "no context");
+    check(&["list", "--context", "c"], &[], 2, "there is no context c");
+    check(&["list", "--stack", "none.json"], &[], 2, "none.json");
+    check(&["submit", "--memory", "16"], &[], 2, "16GiB or 16Gi");
+    let url = ("APPORTION_NATS_URL", "nats://127.0.0.1:1");
+    check(&["list"], &[url], 2, "is not a tenant's");
+    let tenant = ("APPORTION_TENANT", "t");
+    check(&["list"], &[url, tenant], 2, "does not say what lets it in");
+    let creds = ("APPORTION_CREDS", "t.creds");
+    check(&["list"], &[url, tenant, creds], 2, "does not say which cell it is");
+    let all = [url, tenant, creds, ("APPORTION_CELL", "c")];
+    check(&["list"], &all, 5, "connecting to nats://127.0.0.1:1");
+    check(&["nodes"], &all, 2, "reads the cell's databases");
+    check(&["cordon", "n"], &all, 2, "this is for the operator");
+    check(&["context", "set", "c", "--creds", "t.creds"], &[], 2, "t.creds");
+    check(&["context", "set", "c", "--nats-url", "nats://u:p@h"], &[], 2, "holds a password");
+}
