@@ -16,11 +16,12 @@ pub const HEADER_LEDGER: &str = "Apportion-Ledger";
 /// Of a feed message: the digest of the ledger's record at the end of its batch.
 pub const HEADER_DIGEST: &str = "Apportion-Digest";
 /// What tenants may ask, each verb of one service.
-pub const QUERY_VERBS: [&str; 10] = [
+pub const QUERY_VERBS: [&str; 11] = [
     "feed",
     "operation",
     "allocation",
     "allocations",
+    "explain",
     "lease",
     "resource",
     "usage",

@@ -111,7 +111,7 @@ fn of_queries() -> Vec<Subject> {
         party: Party::Tenant,
         publishes: "the tenant",
         hears: match verb {
-            "allocation" | "allocations" | "lease" | "resource" => "scheduler",
+            "allocation" | "allocations" | "explain" | "lease" | "resource" => "scheduler",
             "budget" => "quota",
             "bill" | "usage" => "analytics",
             "logs" => "node-heartbeat, from the node's agent",
@@ -132,6 +132,11 @@ fn of_queries() -> Vec<Subject> {
             "query_allocations",
             "allocations",
             &["AllocationsQuery", "AllocationsPage"],
+        ),
+        one(
+            "query_explain",
+            "explain",
+            &["ExplainQuery", "ExplainReply"],
         ),
         one("query_usage", "usage", &["UsageQuery", "UsagePage"]),
         one("query_bill", "bill", &["BillQuery", "BillReply"]),

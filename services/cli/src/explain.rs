@@ -12,13 +12,14 @@ pub use text::percent;
 use crate::{
     Failure,
     context::{Context, Whose},
-    look::look_again,
+    look::of_allocation,
     names,
     print::{Output, Page},
 };
 use clap::Args;
-use scheduler::store;
-use vocab::{AllocationId, Lsn};
+use client::ExplainQuery;
+use scheduler::query;
+use vocab::Lsn;
 
 #[derive(Args)]
 pub struct Explain {
@@ -37,28 +38,17 @@ pub struct Explain {
 }
 
 impl Explain {
-    async fn id(&self, context: &Context) -> Result<AllocationId, Failure> {
-        if let Some(id) = AllocationId::parse(&self.allocation_id) {
-            return Ok(id);
-        }
-        let client = context.tenant(self.whose.tenant.as_deref()).await?;
-        names::id(&client, &self.allocation_id).await
-    }
-
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let pool = context.warm_state("scheduler").await?;
+        let client = context.tenant(self.whose.tenant.as_deref()).await?;
         let tenant = context.tenant_name(self.whose.tenant.as_deref())?;
-        let id = self.id(context).await?;
+        let query = ExplainQuery {
+            allocation_id: names::allocation(&client, &self.allocation_id).await?,
+            as_of_lsn: self.at.unwrap_or(0),
+            at_lsn: 0,
+        };
+        let reply = of_allocation(async || client.explain(&query).await).await?;
+        let found = query::explanation(&reply, &tenant)?;
         let at = self.at.map(Lsn);
-        let found = look_again(async || store::explain(&pool, &tenant, id, at).await)
-            .await?
-            .ok_or_else(|| Failure::refused(format!("{tenant} has no allocation {id}")))?;
-        if let Some(at) = at
-            && at > found.through
-        {
-            let through = found.through.0;
-            return Err(format!("the read model is at lsn {through}, before {}", at.0).into());
-        }
         Page::new(json::explanation(&found, at))
             .lines(text::lines(&found, at, self.history))
             .rows(entry::sheet(&found))

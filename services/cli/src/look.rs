@@ -13,7 +13,7 @@ use crate::{
     submit::{how, waits, words},
 };
 use clap::Args;
-use client::{AllocationView, Client};
+use client::{AllocationView, Client, QueryError};
 use ledger::{Bus, Copy, LedgerId, Witness, jetstream::JetStreamBus};
 use scheduler::store::NodeUse;
 use schemas::v1;
@@ -71,17 +71,24 @@ impl Get {
 /// An allocation of the asker's, by its id or name.
 pub async fn allocation(client: &Client, name: &str) -> Result<AllocationView, Failure> {
     let id = names::allocation(client, name).await?;
+    of_allocation(async || client.allocation(&*id, 0).await).await
+}
+
+/// What the cell says of an allocation that its read model may not have yet.
+pub async fn of_allocation<T>(
+    mut ask: impl AsyncFnMut() -> Result<T, QueryError>,
+) -> Result<T, Failure> {
     let mut refused = None;
-    let found = look_again::<_, Failure>(async || match client.allocation(&*id, 0).await {
+    let found = look_again::<_, Failure>(async || match ask().await {
         Err(error) if error.rule() == Some(Rule::AllocationNotFound) => {
             refused = Some(error);
             Ok(None)
         }
-        view => Ok(Some(view?)),
+        found => Ok(Some(found?)),
     })
     .await?;
     match (found, refused) {
-        (Some(view), _) => Ok(view),
+        (Some(found), _) => Ok(found),
         (None, Some(refused)) => Err(refused.into()),
         (None, None) => Err("the cell was not asked".into()),
     }

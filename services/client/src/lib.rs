@@ -71,15 +71,15 @@ pub use query::QueryError;
 pub use schemas::v1::{
     Acquire, AcquireBundle, AllocationState as AllocationStanding, AllocationView, AllocationsPage,
     AllocationsQuery, Applied, BillLine, BillReply, BudgetView, Cancel, CancelJobSet, Cancelled,
-    ClosePeriod, Confirm, Confirmed, CreateResource, DependencyRequest, ExtendedRequest, FeedPage,
-    GangRequest, GroupTerm, JobSetCancelled, LeaseGranted, LeaseState, LeaseView, LimitRequest,
-    NodeApprovalRequest, NodeCapacity, NumaPolicy, OperationState, OperationView, Operator,
-    Outcome, PlacementPolicy, PlacementRules, PrioritySet, QueueOrder, Reclaim, Reclaimed, Refused,
-    Release, Released, Requirement, ReservationRequest, ResourceCreated, ResourceState,
-    ResourceView, Revoke, Revoked, SetBudget, SetCordon, SetNode, SetPriorityClass, SetQueue,
-    SetQuota, SetRate, SetReservation, SetScheduling, SetTaints, SetTenant, Spread, Submit,
-    Submitted, Taint, TaintEffect, TenantEvent, Toleration, UsageBy, UsageLine, UsagePage,
-    UsageQuery,
+    ClosePeriod, Confirm, Confirmed, CreateResource, DependencyRequest, ExplainQuery, ExplainReply,
+    ExtendedRequest, FeedPage, GangRequest, GroupTerm, JobSetCancelled, LeaseGranted, LeaseState,
+    LeaseView, LimitRequest, NodeApprovalRequest, NodeCapacity, NumaPolicy, OperationState,
+    OperationView, Operator, Outcome, PlacementPolicy, PlacementRules, PrioritySet, QueueOrder,
+    Reclaim, Reclaimed, Refused, Release, Released, Requirement, ReservationRequest,
+    ResourceCreated, ResourceState, ResourceView, Revoke, Revoked, SetBudget, SetCordon, SetNode,
+    SetPriorityClass, SetQueue, SetQuota, SetRate, SetReservation, SetScheduling, SetTaints,
+    SetTenant, Spread, Submit, Submitted, Taint, TaintEffect, TenantEvent, Toleration, UsageBy,
+    UsageLine, UsagePage, UsageQuery,
 };
 pub use states::{AllocationState, Allocations, Stands};
 pub use verbs::Of;

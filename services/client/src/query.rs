@@ -8,9 +8,9 @@ use crate::Client;
 use prost::Message;
 use schemas::v1::{
     AllocationQuery, AllocationReply, AllocationView, AllocationsPage, AllocationsQuery, BillQuery,
-    BillReply, BudgetQuery, BudgetReply, BudgetView, LeaseQuery, LeaseReply, LeaseView, LogsQuery,
-    LogsReply, OperationQuery, OperationReply, OperationView, QueryRefused, Refusal, ResourceQuery,
-    ResourceReply, ResourceView, UsagePage, UsageQuery,
+    BillReply, BudgetQuery, BudgetReply, BudgetView, ExplainQuery, ExplainReply, LeaseQuery,
+    LeaseReply, LeaseView, LogsQuery, LogsReply, OperationQuery, OperationReply, OperationView,
+    QueryRefused, Refusal, ResourceQuery, ResourceReply, ResourceView, UsagePage, UsageQuery,
 };
 use vocab::Rule;
 
@@ -68,6 +68,11 @@ impl Client {
         query: &AllocationsQuery,
     ) -> Result<AllocationsPage, QueryError> {
         self.ask("allocations", query).await
+    }
+
+    /// Why an allocation stands where it stands, now or at an earlier position.
+    pub async fn explain(&self, query: &ExplainQuery) -> Result<ExplainReply, QueryError> {
+        self.ask("explain", query).await
     }
 
     /// A page of what was used and what it costs. The next one has the `next` of this one as `skip`.

@@ -14,7 +14,7 @@ use chassis::{
 use domain::Scheduler;
 use futures::future::BoxFuture;
 use ledger::jetstream::Readers;
-use query::{AllocationQueries, AllocationsQueries, LeaseQueries, ResourceQueries};
+use query::{AllocationQueries, AllocationsQueries, ExplainQueries, LeaseQueries, ResourceQueries};
 
 /// The service, for the chassis.
 pub struct SchedulerService;
@@ -51,6 +51,7 @@ impl Service for SchedulerService {
         let queries = Queries::new(ctx.subjects())
             .on(AllocationQueries { pool: pool.clone() }, &mark)
             .on(AllocationsQueries { pool: pool.clone() }, &mark)
+            .on(ExplainQueries { pool: pool.clone() }, &mark)
             .on(
                 ResourceQueries {
                     pool: pool.clone(),

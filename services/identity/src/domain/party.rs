@@ -33,7 +33,7 @@ const QUERIES: [(&str, &[&str]); 5] = [
     ("admission", &["*"]),
     (
         "scheduler",
-        &["allocation", "allocations", "lease", "resource"],
+        &["allocation", "allocations", "explain", "lease", "resource"],
     ),
     ("quota", &["budget"]),
     ("analytics", &["bill", "usage"]),

@@ -10,7 +10,10 @@ use schemas::v1::{
     AllocationsQuery,
 };
 use sqlx::PgPool;
-use vocab::{AllocationId, Lsn, Millis, Refusal, Rule, Token, WaitingReason};
+use vocab::{
+    AllocationId, EndCause, GpuShare, Lsn, Millis, PendingGroupNo, QosClass, Refusal, Rule,
+    RunExit, Token, WaitingReason,
+};
 use wire::Message;
 
 /// The verb `allocation`.
@@ -156,7 +159,7 @@ fn state(name: &str) -> AllocationState {
     live.unwrap_or(AllocationState::Ended)
 }
 
-fn view(found: &Allocation, reason: Option<WaitingReason>, lsn: Lsn) -> AllocationView {
+pub(super) fn view(found: &Allocation, reason: Option<WaitingReason>, lsn: Lsn) -> AllocationView {
     let ms = |at: Option<Millis>| at.map_or(0, |at| at.0);
     let state = state(&found.state);
     let over = state == AllocationState::Ended;
@@ -189,7 +192,85 @@ fn view(found: &Allocation, reason: Option<WaitingReason>, lsn: Lsn) -> Allocati
         gpu_count: found.gpu_count.into(),
         gpu_milli: found.gpu_milli.into(),
         attempts: found.attempts.unsigned_abs(),
+        cpu_milli_limit: found.cpu_milli_limit as i64,
+        memory_bytes_limit: found.memory_bytes_limit as i64,
+        qos: found.qos as i32,
+        gpu_models: found.gpu_models.clone(),
+        run_time_ms: found.run_time_ms,
+        nominated_node: found.nominated_node.clone().unwrap_or_default(),
+        preempted: found.preempted,
+        last_end_cause: found.last_end_cause.map_or(0, |cause| cause.number()),
+        pending_group: found.pending_group.map_or(0, |group| group.0),
     }
+}
+
+/// From the same message in another form.
+fn read<T: Message>(written: &impl prost::Message) -> Option<T> {
+    T::decode(&written.encode_to_vec()).ok()
+}
+
+/// The allocation that the view is of, as it was found; none: the view is none that this version makes. Its tenant is who asked.
+pub(super) fn of_view(view: &AllocationView, tenant: &Token) -> Option<Allocation> {
+    let text = |text: &String| (!text.is_empty()).then(|| text.clone());
+    let moment = |ms: i64| (ms != 0).then_some(Millis(ms));
+    let amount = |amount: i64| u64::try_from(amount).ok();
+    let ended = view.ended.as_ref();
+    let waiting = view.waiting.as_ref();
+    let quota = waiting.and_then(|waiting| waiting.quota.as_ref());
+    let reason = waiting.and_then(|waiting| WaitingReason::from_number(waiting.reason));
+    let state = match view.state() {
+        AllocationState::Waiting if !view.nominated_node.is_empty() => "nominated",
+        AllocationState::Ended if ended.is_none() => "denied",
+        state => names(state).first()?,
+    };
+    Some(Allocation {
+        id: AllocationId::parse(&view.allocation_id)?,
+        tenant: tenant.to_string(),
+        job_set: view.job_set.clone(),
+        name: text(&view.name),
+        queue: view.queue.clone(),
+        priority: view.priority,
+        priority_class: text(&view.priority_class),
+        gang: text(&view.gang),
+        cpu_milli: amount(view.cpu_milli)?,
+        memory_bytes: amount(view.memory_bytes)?,
+        gpu_count: view.gpu_count.try_into().ok()?,
+        gpu_milli: view.gpu_milli.try_into().ok()?,
+        gpu_models: view.gpu_models.clone(),
+        team: text(&view.team),
+        namespace: text(&view.namespace),
+        qos: QosClass::ALL
+            .into_iter()
+            .find(|qos| *qos as i32 == view.qos)?,
+        cpu_milli_limit: amount(view.cpu_milli_limit)?,
+        memory_bytes_limit: amount(view.memory_bytes_limit)?,
+        run_time_ms: view.run_time_ms,
+        state: state.to_owned(),
+        quota: match quota {
+            Some(refusal) => Some(read(refusal)?),
+            None => None,
+        },
+        waiting_reason: reason.filter(|reason| *reason != WaitingReason::Quota),
+        pending_group: (view.pending_group > 0).then_some(PendingGroupNo(view.pending_group)),
+        nominated_node: text(&view.nominated_node),
+        node: text(&view.node),
+        gpus: (view.gpus.iter())
+            .map(|share| read(share))
+            .collect::<Option<_>>()?,
+        preempted: view.preempted,
+        attempts: view.attempts.try_into().ok()?,
+        last_end_cause: EndCause::from_number(view.last_end_cause),
+        end_cause: ended.and_then(|ended| EndCause::from_number(ended.cause)),
+        exit: match ended.and_then(|ended| ended.exit.as_ref()) {
+            Some(exit) => Some(read(exit)?),
+            None => None,
+        },
+        requested_at: Millis(view.requested_ms),
+        placed_at: moment(view.placed_ms),
+        started_at: moment(ended.map_or(view.started_ms, |ended| ended.started_ms)),
+        ended_at: moment(ended.map_or(0, |ended| ended.ended_ms)),
+        lsn: Lsn(view.lsn),
+    })
 }
 
 fn waiting(quota: Option<&Refusal>, reason: Option<WaitingReason>) -> Option<v1::Waiting> {

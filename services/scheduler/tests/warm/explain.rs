@@ -1,8 +1,11 @@
 //! Why an allocation stands where it stands, now and before.
 
 use super::*;
+use chassis::query::{Asked, Verb};
 use ledger::Projection;
 use scheduler::project::{ANOTHER_TENANTS, Entry, Outcome, Over, Said, WarmProjection};
+use scheduler::query::{self, ExplainQueries};
+use schemas::v1::ExplainQuery;
 use vocab::fact::{
     AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
     AllocationRequested, AllocationRequeued, AllocationStopping, AllocationWaiting,
@@ -115,7 +118,25 @@ impl Cell {
     async fn explain(&self, allocation: AllocationNo, as_of: Option<u64>) -> store::Explanation {
         let id = allocation.id(CELL);
         let found = store::explain(&self.pool, &token("t"), id, as_of.map(Lsn)).await;
-        found.unwrap().expect("the tenant's own")
+        let found = found.unwrap().expect("the tenant's own");
+        let asked = Asked {
+            tenant: token("t"),
+            applied: found.through,
+            query: ExplainQuery {
+                allocation_id: id.to_string(),
+                as_of_lsn: as_of.unwrap_or(0),
+                at_lsn: 0,
+            },
+        };
+        let queries = ExplainQueries {
+            pool: self.pool.clone(),
+        };
+        let reply = queries.answer(asked).await.expect("the tenant's own");
+        let mut told = query::explanation(&reply, &token("t")).expect("the contract's");
+        // On the bus a view is of the position that the read model is at, and not of its last change.
+        told.allocation.lsn = found.allocation.lsn;
+        assert_eq!(told, found, "the same on the bus");
+        found
     }
 
     async fn preemptions(&self, tenant: &str) -> Vec<store::PreemptionEvent> {
