@@ -43,11 +43,17 @@ fn shells_and_the_manual_know_the_commands() {
     };
     for shell in ["bash", "zsh", "fish"] {
         let script = run(&["completions", shell]);
-        assert!(script.contains("job-set") && script.contains("csv"), "{shell}");
+        assert!(
+            script.contains("job-set") && script.contains("csv"),
+            "{shell}"
+        );
     }
     run(&["man", "--out", "pages"]);
     let page = fs::read_to_string(dir.path().join("pages/apportion-submit.1")).expect("a page");
-    assert!(page.contains("operation") && page.starts_with(".ie"), "{page}");
+    assert!(
+        page.contains("operation") && page.starts_with(".ie"),
+        "{page}"
+    );
     let page = fs::read_to_string(dir.path().join("pages/apportion.1")).expect("a page");
     assert!(page.contains("Exit codes"), "{page}");
 }
@@ -58,7 +64,9 @@ fn what_cannot_be_meant_is_told_apart_by_the_exit_code() {
     let check = |words: &[&str], environment: &[(&str, &str)], code, says: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_apportion"));
         let command = command.args(words).current_dir(dir.path()).env_clear();
-        let command = command.env("HOME", dir.path()).envs(environment.iter().copied());
+        let command = command
+            .env("HOME", dir.path())
+            .envs(environment.iter().copied());
         let done = command.output().expect("the program");
         let said = String::from_utf8_lossy(&done.stderr);
         assert_eq!(done.status.code(), Some(code), "{words:?}: {said}");
@@ -74,11 +82,26 @@ fn what_cannot_be_meant_is_told_apart_by_the_exit_code() {
     let tenant = ("APPORTION_TENANT", "t");
     check(&["list"], &[url, tenant], 2, "does not say what lets it in");
     let creds = ("APPORTION_CREDS", "t.creds");
-    check(&["list"], &[url, tenant, creds], 2, "does not say which cell it is");
+    check(
+        &["list"],
+        &[url, tenant, creds],
+        2,
+        "does not say which cell it is",
+    );
     let all = [url, tenant, creds, ("APPORTION_CELL", "c")];
     check(&["list"], &all, 5, "connecting to nats://127.0.0.1:1");
     check(&["nodes"], &all, 2, "reads the cell's databases");
     check(&["cordon", "n"], &all, 2, "this is for the operator");
-    check(&["context", "set", "c", "--creds", "t.creds"], &[], 2, "t.creds");
-    check(&["context", "set", "c", "--nats-url", "nats://u:p@h"], &[], 2, "holds a password");
+    check(
+        &["context", "set", "c", "--creds", "t.creds"],
+        &[],
+        2,
+        "t.creds",
+    );
+    check(
+        &["context", "set", "c", "--nats-url", "nats://u:p@h"],
+        &[],
+        2,
+        "holds a password",
+    );
 }
