@@ -12,6 +12,7 @@ pub use text::percent;
 use crate::{
     Failure,
     context::{Context, Whose},
+    get::NoAllocation,
     look::look_again,
     names,
     print::{Output, Page},
@@ -52,7 +53,10 @@ impl Explain {
         let at = self.at.map(Lsn);
         let found = look_again(async || store::explain(&pool, &tenant, id, at).await)
             .await?
-            .ok_or_else(|| Failure::refused(format!("{tenant} has no allocation {id}")))?;
+            .ok_or_else(|| {
+                let (tenant, id) = (tenant.to_string(), id.to_string());
+                Failure::refused(NoAllocation { tenant, id })
+            })?;
         if let Some(at) = at
             && at > found.through
         {

@@ -37,23 +37,28 @@ impl Get {
     }
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("{tenant} has no allocation {id}")]
+pub struct NoAllocation {
+    pub tenant: String,
+    pub id: String,
+}
+
 /// An allocation of the asker's, by its id or name.
 pub async fn allocation(client: &Client, name: &str) -> Result<AllocationView, Failure> {
     let id = names::allocation(client, name).await?;
-    let mut refused = None;
     let found = look_again::<_, Failure>(async || match client.allocation(&*id, 0).await {
-        Err(error) if error.rule() == Some(Rule::AllocationNotFound) => {
-            refused = Some(error);
-            Ok(None)
-        }
+        Err(error) if error.rule() == Some(Rule::AllocationNotFound) => Ok(None),
         view => Ok(Some(view?)),
-    })
-    .await?;
-    match (found, refused) {
-        (Some(view), _) => Ok(view),
-        (None, Some(refused)) => Err(refused.into()),
-        (None, None) => Err("the cell was not asked".into()),
-    }
+    });
+    let tenant = client.party().name().to_owned();
+    let none = || {
+        Failure::refused(NoAllocation {
+            tenant,
+            id: id.clone(),
+        })
+    };
+    found.await?.ok_or_else(none)
 }
 
 fn fields(view: &AllocationView) -> Fields {
