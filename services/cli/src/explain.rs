@@ -12,7 +12,7 @@ pub use text::percent;
 use crate::{
     Failure,
     context::{Context, Whose},
-    look::of_allocation,
+    get::of_allocation,
     names,
     print::{Output, Page},
 };
@@ -46,7 +46,8 @@ impl Explain {
             as_of_lsn: self.at.unwrap_or(0),
             at_lsn: 0,
         };
-        let reply = of_allocation(async || client.explain(&query).await).await?;
+        let id = &query.allocation_id;
+        let reply = of_allocation(&client, id, async || client.explain(&query).await).await?;
         let found = query::explanation(&reply, &tenant)?;
         let at = self.at.map(Lsn);
         Page::new(json::explanation(&found, at))

@@ -20,7 +20,7 @@ enum Class {
     /// Whoever read the output has seen enough.
     Unread,
     Other,
-    /// The command says something that cannot be meant.
+    /// The command line or the context is wrong.
     Usage,
     /// Decided, and against.
     Refused,
@@ -35,7 +35,7 @@ pub const EXIT_CODES: &str = "\
 Exit codes:
   0  done
   1  another failure, or a check that found something
-  2  the command line or the context cannot be meant so
+  2  wrong usage: the command line, or the context
   3  refused: by a rule, or because it is not there for who asks
   4  indefinite: perhaps it was done; send it again with the same --operation-id
   5  unreachable: nothing was done; try again
@@ -117,7 +117,7 @@ impl Class {
 
     fn of_query(query: &QueryError) -> Self {
         match query {
-            QueryError::Refused(_) => Self::Refused,
+            QueryError::Refused(_) | QueryError::Denied(_) => Self::Refused,
             QueryError::Request(_) => Self::Unreachable,
             QueryError::Service(_) | QueryError::Decode(_) | QueryError::Empty => Self::Other,
         }
@@ -212,6 +212,10 @@ mod tests {
         check(Failure::usage("no context"), 2);
         check(Failed::Refused(Refused::default()).into(), 3);
         check(QueryError::Refused(Refusal::default()).into(), 3);
+        check(
+            QueryError::Denied("Permissions Violation".to_owned()).into(),
+            3,
+        );
         check(not_received(false).into(), 3);
         check(indefinite().into(), 4);
         check(Failed::NoOutcome(indefinite()).into(), 4);

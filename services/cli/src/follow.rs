@@ -3,7 +3,7 @@
 use crate::{
     Failure,
     context::{Context, Whose},
-    look, names,
+    get, look, names,
     print::{bytes, note},
     submit::{how, waits},
 };
@@ -39,7 +39,7 @@ impl Logs {
             let id = names::allocation(&client, &self.allocation_id).await?;
             return follow(&client, &id, Until::EndedWithLog).await;
         }
-        let view = look::allocation(&client, &self.allocation_id).await?;
+        let view = get::allocation(&client, &self.allocation_id).await?;
         if view.node.is_empty() {
             return Err(format!("{} has not run", self.allocation_id).into());
         }

@@ -7,10 +7,12 @@ mod bill;
 mod bus;
 mod cancel;
 mod cell;
+mod checks;
 mod context;
 mod explain;
 mod failure;
 mod follow;
+mod get;
 mod ledger_copy;
 mod list;
 mod look;
@@ -120,7 +122,7 @@ enum Command {
     /// List a tenant's allocations, the newest request first.
     List(Box<list::List>),
     /// Show an allocation.
-    Get(look::Get),
+    Get(get::Get),
     /// Show an allocation of a tenant's: what it asked for, what it used, what it costs.
     Describe(bill::Describe),
     /// Say why an allocation stands where it stands, now or at an earlier position.
@@ -152,9 +154,9 @@ enum Command {
         command: bill::InvoiceCommand,
     },
     /// Check that no moment of any machine is lost or billed twice.
-    Conservation(look::Conservation),
+    Conservation(checks::Conservation),
     /// Read the whole ledger, check its chain, and ask all who have read it before.
-    Verify(look::Verify),
+    Verify(checks::Verify),
     /// Copy the ledger.
     Ledger {
         #[command(subcommand)]
@@ -270,7 +272,7 @@ mod tests {
             "context list -o yaml",
             "context show c",
             "context set c --nats-url tls://bus:4222 --cell c1 --tenant t --creds f --ca-file f",
-            "context set c --operator --stack-file f",
+            "context set c --operator --stack f",
             "context use c",
             "completions fish",
             "man --out d",

@@ -2,8 +2,8 @@
 
 use crate::{
     Failure,
+    checks::others,
     context::Context,
-    look::others,
     print::{bytes, say},
 };
 use admission::publish::JetStreamFeed;

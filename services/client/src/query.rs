@@ -5,6 +5,7 @@
 //! [`Rule::NotApplied`](vocab::Rule::NotApplied) otherwise.
 
 use crate::Client;
+use async_nats::RequestErrorKind;
 use prost::Message;
 use schemas::v1::{
     AllocationQuery, AllocationReply, AllocationView, AllocationsPage, AllocationsQuery, BillQuery,
@@ -21,6 +22,9 @@ const SERVICE_ERROR: &str = "Nats-Service-Error";
 pub enum QueryError {
     #[error("the cell does not answer: {0}")]
     Request(#[from] async_nats::RequestError),
+    /// The bus does not let the party ask that.
+    #[error("the bus does not let it through: {0}")]
+    Denied(String),
     #[error("the cell answers with an error: {0}")]
     Service(String),
     #[error("the cell sent no answer: {0}")]
@@ -42,7 +46,11 @@ impl QueryError {
     pub fn rule(&self) -> Option<Rule> {
         match self {
             Self::Refused(refusal) => Rule::from_number(refusal.rule),
-            Self::Request(_) | Self::Service(_) | Self::Decode(_) | Self::Empty => None,
+            Self::Request(_)
+            | Self::Denied(_)
+            | Self::Service(_)
+            | Self::Decode(_)
+            | Self::Empty => None,
         }
     }
 }
@@ -148,7 +156,12 @@ impl Client {
     ) -> Result<R, QueryError> {
         let subject = self.subjects().query(self.party().name(), verb);
         let payload = query.encode_to_vec().into();
-        let message = self.0.nats.request(subject, payload).await?;
+        let asked = self.0.nats.request(subject, payload).await;
+        // What the bus forbids it says beside the question, which then has no answer.
+        let message = asked.map_err(|error| match self.0.replies.denial.said() {
+            Some(said) if error.kind() == RequestErrorKind::TimedOut => QueryError::Denied(said),
+            _ => error.into(),
+        })?;
         let failure = message.headers.as_ref().and_then(|h| h.get(SERVICE_ERROR));
         if let Some(text) = failure {
             return Err(QueryError::Service(text.to_string()));

@@ -23,6 +23,10 @@ impl Denial {
         *locked(&self.0) = Some(text.to_owned());
     }
 
+    pub(crate) fn said(&self) -> Option<String> {
+        locked(&self.0).clone()
+    }
+
     pub(crate) fn append_to(&self, why: String) -> String {
         match &*locked(&self.0) {
             Some(text) => format!("{why}; the server said: {text}"),

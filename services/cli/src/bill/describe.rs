@@ -4,7 +4,7 @@ use super::hours;
 use crate::{
     Failure, amount,
     context::{Context, Whose},
-    list, look,
+    get, list, look,
     print::{
         Cell, Fields, Output, Page, Sheet, column, exactly, moment_or_never, named, number, plain,
         quantity,
@@ -30,7 +30,7 @@ pub struct Describe {
 impl Describe {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.tenant(self.whose.tenant.as_deref()).await?;
-        let view = look::allocation(&client, &self.allocation_id).await?;
+        let view = get::allocation(&client, &self.allocation_id).await?;
         let query = UsageQuery {
             allocation_id: view.allocation_id.clone(),
             at_lsn: view.lsn,

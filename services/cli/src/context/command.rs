@@ -20,7 +20,8 @@ pub enum ContextCommand {
     List(List),
     /// Show what holds now, from all sources; or another context.
     Show(Show),
-    /// Make a context, or change what is given of it. The first one is taken from then on.
+    /// Make a context, or change what is given of it. With --stack, the file of a stack says the rest, and where the databases
+    /// are. The first context is in use from then on.
     Set(Box<Set>),
     /// Take this context from now on.
     Use { name: String },
@@ -62,9 +63,6 @@ pub struct Set {
     /// The PEM file of the authority that the servers have their certificates of.
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
-    /// The file of a stack, which says the rest, and where its databases are.
-    #[arg(long = "stack-file", value_name = "FILE")]
-    stack: Option<PathBuf>,
 }
 
 impl ContextCommand {
@@ -73,7 +71,7 @@ impl ContextCommand {
         match self {
             Self::List(list) => list.run(&File::read(&path)?),
             Self::Show(show) => show.run(chosen),
-            Self::Set(set) => set.run(&path),
+            Self::Set(set) => set.run(&path, chosen),
             Self::Use { name } => {
                 File::change(&path, |file| {
                     of_name(&name, file).map_err(Failure::usage)?;
@@ -167,10 +165,10 @@ impl Show {
 }
 
 impl Set {
-    fn run(self, path: &Path) -> Result<(), Failure> {
+    fn run(self, path: &Path, chosen: &Chosen) -> Result<(), Failure> {
         let name = Token::new(&self.name).map_err(Failure::usage)?.to_string();
         let is_operators = self.operator;
-        let said = self.settings()?;
+        let said = self.settings(chosen.stack.clone())?;
         let mut first = false;
         File::change(path, |file| {
             let below = file.contexts.remove(&name).unwrap_or_default();
@@ -197,7 +195,7 @@ impl Set {
 
     /// What is given, with files by their whole paths: it is to hold in any directory. A file that is no good is refused here,
     /// where it is named.
-    fn settings(self) -> Result<Settings, Failure> {
+    fn settings(self, stack: Option<PathBuf>) -> Result<Settings, Failure> {
         let whole = |path: Option<PathBuf>| path.map(absolute).transpose();
         let settings = Settings {
             nats_url: self.nats_url,
@@ -205,7 +203,7 @@ impl Set {
             tenant: self.tenant,
             creds: whole(self.creds)?,
             ca_file: whole(self.ca_file)?,
-            stack: whole(self.stack)?,
+            stack: whole(stack)?,
         };
         for name in [&settings.cell, &settings.tenant].into_iter().flatten() {
             Token::new(name).map_err(|error| Failure::usage(format!("{name}: {error}")))?;
