@@ -5,10 +5,11 @@ use crate::{
     suite::{Outcome, Suite, eventually, id, small},
 };
 use client::{
-    Acquire, AllocationStanding, AllocationsQuery, Client, CreateResource, Operation,
+    Acquire, AllocationStanding, AllocationsQuery, Client, CreateResource, ExplainQuery, Operation,
     OperationState, Position, QueryError, ResourceState, Submit, TenantEvent,
 };
-use schemas::v1::{outcome::Result as Decided, request::Verb, tenant_event::Kind};
+use prost::Message;
+use schemas::v1::{Event, event, outcome::Result as Decided, request::Verb, tenant_event::Kind};
 use vocab::Rule;
 
 fn refused<T>(asked: Result<T, QueryError>) -> Option<Rule> {
@@ -132,6 +133,61 @@ async fn resources_and_leases_are_seen_by_their_tenant_alone() -> Outcome {
     assert_eq!(refused(found), Some(Rule::LeaseIdInvalid));
     let found = tenant.operation("a b", 0).await;
     assert_eq!(refused(found), Some(Rule::OperationIdInvalid));
+    suite.assert_healthy(&tenant).await;
+    suite.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_tenant_is_told_why_its_own_waits_and_nobody_elses() -> Outcome {
+    let suite = Suite::start().await;
+    let tenant = suite.tenant("tenant-a").await;
+    let other = suite.tenant("tenant-b").await;
+    // No node is there.
+    let (allocation, lsn) = submitted(&tenant, "waits").await;
+    let query = |as_of_lsn, at_lsn| ExplainQuery {
+        allocation_id: allocation.clone(),
+        as_of_lsn,
+        at_lsn,
+    };
+    let told = tenant.explain(&query(0, lsn)).await?;
+    let view = told.view.as_ref().expect("the tenant's own");
+    assert_eq!(view.state(), AllocationStanding::Waiting);
+    let place = told.place.as_ref().expect("it waits");
+    assert_eq!((place.position, place.in_queue), (1, 1));
+    let group = told.pending_group.as_ref().expect("it waits for room");
+    let said = Event::decode(&*group.event)?;
+    let Some(event::Kind::PendingGroupExplained(said)) = said.kind else {
+        panic!("{said:?}");
+    };
+    assert_eq!(said.pending_group, view.pending_group);
+    // The same position says the same later, when it runs.
+    let mut agent: Agent = suite.node("n1").await;
+    agent.run(&allocation, 1).await;
+    let ended = eventually("its end", || async {
+        let told = tenant.explain(&query(0, 0)).await.ok()?;
+        (told.view.as_ref()?.state() == AllocationStanding::Ended).then_some(told)
+    })
+    .await;
+    assert!(
+        ended.place.is_none() && ended.history.len() >= 2,
+        "{ended:?}"
+    );
+    let before = tenant.explain(&query(told.lsn, 0)).await?;
+    assert_eq!(before.pending_group, told.pending_group);
+    assert_eq!(before.history, told.history);
+    // Nobody is told of another's, now or before.
+    for query in [query(0, 0), query(lsn, 0), query(0, lsn)] {
+        let found = other.explain(&query).await;
+        assert_eq!(refused(found), Some(Rule::AllocationNotFound));
+    }
+    let found = tenant.explain(&ExplainQuery {
+        allocation_id: "x".to_owned(),
+        ..ExplainQuery::default()
+    });
+    assert_eq!(refused(found.await), Some(Rule::AllocationIdInvalid));
+    let found = tenant.explain(&query(u64::MAX, 0)).await;
+    assert_eq!(refused(found), Some(Rule::NotApplied));
     suite.assert_healthy(&tenant).await;
     suite.close().await;
     Ok(())

@@ -11,8 +11,8 @@ use schemas::v1::{
 };
 use sqlx::PgPool;
 use vocab::{
-    AllocationId, EndCause, GpuShare, Lsn, Millis, PendingGroupNo, QosClass, Refusal, Rule,
-    RunExit, Token, WaitingReason,
+    AllocationId, EndCause, Lsn, Millis, PendingGroupNo, QosClass, Refusal, Rule, Token,
+    WaitingReason,
 };
 use wire::Message;
 
