@@ -181,11 +181,12 @@ async fn a_tenant_is_told_why_its_own_waits_and_nobody_elses() -> Outcome {
         let found = other.explain(&query).await;
         assert_eq!(refused(found), Some(Rule::AllocationNotFound));
     }
-    let found = tenant.explain(&ExplainQuery {
+    let no_id = ExplainQuery {
         allocation_id: "x".to_owned(),
         ..ExplainQuery::default()
-    });
-    assert_eq!(refused(found.await), Some(Rule::AllocationIdInvalid));
+    };
+    let found = tenant.explain(&no_id).await;
+    assert_eq!(refused(found), Some(Rule::AllocationIdInvalid));
     let found = tenant.explain(&query(u64::MAX, 0)).await;
     assert_eq!(refused(found), Some(Rule::NotApplied));
     suite.assert_healthy(&tenant).await;

@@ -343,6 +343,11 @@ impl Amounts {
         Self::each(|kind| capacity.amount(kind).into())
     }
 
+    /// Of each the smaller.
+    pub fn at_most(&self, other: &Self) -> Self {
+        Self::each(|kind| self.get(kind).min(other.get(kind)))
+    }
+
     /// Of each the larger.
     pub fn at_least(&self, other: &Self) -> Self {
         Self::each(|kind| self.get(kind).max(other.get(kind)))

@@ -31,7 +31,10 @@ struct Machine {
     cordoned: bool,
     /// What it says that it has; nothing once it is replaced.
     has: Amounts,
-    /// What is not outside: what it has, and of each resource at least what is held.
+    /// The most that it has had; nothing once it is replaced.
+    most: Amounts,
+    /// What is not outside: what it has, and of each resource at least what is held. More than it ever had it cannot hold, and
+    /// what is held beyond that shows as a negative rest.
     capacity: Amounts,
     /// What allocations have of it, reserved or allocated.
     held: Amounts,
@@ -61,23 +64,29 @@ enum StoredStanding {
     Ready,
     Lost,
     Replaced,
-    Has { lost: bool, has: Amounts },
+    Has {
+        lost: bool,
+        has: Amounts,
+        most: Amounts,
+    },
 }
 
 impl From<Stored> for Machine {
     fn from(stored: Stored) -> Self {
-        let (standing, has) = match stored.standing {
-            StoredStanding::Ready => (Standing::Ready, stored.capacity),
-            StoredStanding::Lost => (Standing::Lost, stored.capacity),
-            StoredStanding::Replaced => (Standing::Replaced, Amounts::default()),
-            StoredStanding::Has { lost: true, has } => (Standing::Lost, has),
-            StoredStanding::Has { lost: false, has } => (Standing::Ready, has),
+        let (all, none) = (stored.capacity, Amounts::default());
+        let (standing, has, most) = match stored.standing {
+            StoredStanding::Ready => (Standing::Ready, all, all),
+            StoredStanding::Lost => (Standing::Lost, all, all),
+            StoredStanding::Replaced => (Standing::Replaced, none, none),
+            StoredStanding::Has { lost, has, most } if lost => (Standing::Lost, has, most),
+            StoredStanding::Has { has, most, .. } => (Standing::Ready, has, most),
         };
         Self {
             site: stored.site,
             standing,
             cordoned: stored.cordoned,
             has,
+            most,
             capacity: stored.capacity,
             held: stored.held,
         }
@@ -86,7 +95,8 @@ impl From<Stored> for Machine {
 
 impl From<Machine> for Stored {
     fn from(machine: Machine) -> Self {
-        let (has, whole) = (machine.has, machine.has == machine.capacity);
+        let (has, most) = (machine.has, machine.most);
+        let whole = has == machine.capacity && most == machine.capacity;
         Self {
             site: machine.site,
             standing: match machine.standing {
@@ -96,6 +106,7 @@ impl From<Machine> for Stored {
                 standing => StoredStanding::Has {
                     lost: standing == Standing::Lost,
                     has,
+                    most,
                 },
             },
             cordoned: machine.cordoned,
@@ -148,7 +159,11 @@ impl Book<'_, '_> {
     /// Brings in, or takes out, what the machine has more or less than before.
     fn settle(&mut self, machine: &mut Machine) {
         let before = machine.capacity;
-        let now = machine.has.at_least(&machine.held);
+        let held = match machine.standing {
+            Standing::Replaced => machine.held,
+            Standing::Ready | Standing::Lost => machine.held.at_most(&machine.most),
+        };
+        let now = machine.has.at_least(&held);
         if before == now {
             return;
         }
@@ -200,9 +215,12 @@ impl Nodes {
                 incarnation: *older,
                 at,
             };
-            machine.has = Amounts::default();
-            book.settle(machine);
+            let free = machine.free();
+            book.transfer(machine, machine.account(), Account::Outside, free);
             machine.standing = Standing::Replaced;
+            (machine.has, machine.most) = (Amounts::default(), Amounts::default());
+            machine.capacity -= free;
+            book.capacity(machine.capacity);
         }
         machines.retain(|_, machine| !machine.held.is_zero());
         let mut machine = Machine {
@@ -210,6 +228,7 @@ impl Nodes {
             standing: Standing::Ready,
             cordoned,
             has: Amounts::of_node(capacity),
+            most: Amounts::of_node(capacity),
             capacity: Amounts::default(),
             held: Amounts::default(),
         };
@@ -241,6 +260,7 @@ impl Nodes {
             .filter(|machine| machine.standing != Standing::Replaced)
             .ok_or_else(|| IllegalEvent::new("no such incarnation", event))?;
         machine.has = Amounts::of_node(capacity);
+        machine.most = machine.most.at_least(&machine.has);
         let mut book = Book {
             outbox,
             node,
@@ -356,6 +376,7 @@ impl Nodes {
                 standing: Standing::Replaced,
                 cordoned: false,
                 has: Amounts::default(),
+                most: Amounts::default(),
                 capacity: Amounts::default(),
                 held: Amounts::default(),
             };
@@ -411,12 +432,13 @@ mod tests {
             cpu_milli,
             ..Amounts::default()
         };
-        let check = |standing, has, capacity| {
+        let check = |standing, has, most, capacity| {
             let machine = Machine {
                 site: Arc::new(Site::of(&NodeCapacity::default())),
                 standing,
                 cordoned: true,
                 has: amounts(has),
+                most: amounts(most),
                 capacity: amounts(capacity),
                 held: amounts(2),
             };
@@ -424,9 +446,10 @@ mod tests {
             assert_eq!(postcard::from_bytes::<Machine>(&bytes).unwrap(), machine);
         };
         for standing in [Standing::Ready, Standing::Lost] {
-            check(standing, 5, 5);
-            check(standing, 1, 2);
+            check(standing, 5, 5, 5);
+            check(standing, 5, 9, 5);
+            check(standing, 1, 3, 2);
         }
-        check(Standing::Replaced, 0, 2);
+        check(Standing::Replaced, 0, 0, 2);
     }
 }

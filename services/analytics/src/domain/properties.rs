@@ -662,8 +662,7 @@ fn check_rows(batch: &[Change]) -> Result<(), TestCaseError> {
                 let of_event = |c: &&Change| (c.lsn, c.index) == (change.lsn, change.index);
                 let released = (batch.iter().filter(of_event))
                     .filter_map(transfer)
-                    .filter(of_run)
-                    .next_back();
+                    .rfind(of_run);
                 let could = life.iter().all(|step| transfers.contains(&step))
                     && placed == Some(&life[0])
                     && released == Some(&life[3]);

@@ -340,7 +340,7 @@ impl Agent {
     /// The life after the one with this boot. What runs is void for the cell.
     fn begin_life(&mut self, before: u64) -> Result<(), Failure> {
         let boot = now_ms().max(before.saturating_add(1));
-        identity::files::write(&self.settings.state_dir.join(BOOT), &boot.to_string())?;
+        identity::files::write(&self.settings.state_dir.join(BOOT), boot.to_string())?;
         let capacity = capacity::capacity(&self.machine, &self.settings);
         self.capacity = capacity::first(&self.settings.state_dir, capacity)?;
         self.plan = Plan::new(boot);

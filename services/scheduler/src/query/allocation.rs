@@ -254,9 +254,7 @@ pub(super) fn of_view(view: &AllocationView, tenant: &Token) -> Option<Allocatio
         pending_group: (view.pending_group > 0).then_some(PendingGroupNo(view.pending_group)),
         nominated_node: text(&view.nominated_node),
         node: text(&view.node),
-        gpus: (view.gpus.iter())
-            .map(|share| read(share))
-            .collect::<Option<_>>()?,
+        gpus: (view.gpus.iter()).map(read).collect::<Option<_>>()?,
         preempted: view.preempted,
         attempts: view.attempts.try_into().ok()?,
         last_end_cause: EndCause::from_number(view.last_end_cause),
