@@ -323,7 +323,7 @@ class Agent(unittest.TestCase):
         self.wait(lambda: self.node_is("ready"), "the node has joined")
         gate = self.directory / "gate"
         allocation = self.submit("--", "sh", "-c", f"echo up; while [ ! -e {gate} ]; do sleep 0.05; done; exit 5")
-        self.wait(lambda: self.state_of(allocation) == "running", "it runs")
+        self.wait(lambda: self.state_of(allocation) == "started", "it runs")
 
         def size():
             said = json.loads(self.apportion("node", "describe", NODE, "-o", "json"))
@@ -348,6 +348,9 @@ class Agent(unittest.TestCase):
         # A file that cannot be read changes nothing.
         configured("max_runs = 1", "max_runs = -1")
         agent.send_signal(signal.SIGHUP)
+        log = self.directory / "agent-0.log"
+        self.wait(lambda: "the configuration stays as it was" in log.read_text(encoding="utf-8"), "it says so")
+        self.assertEqual(size(), (whole - 250, 1))
         configured("max_runs = -1", "max_runs = 2")
         agent.send_signal(signal.SIGHUP)
         self.wait(lambda: size() == (whole - 250, 2), "it takes two")
@@ -357,7 +360,7 @@ class Agent(unittest.TestCase):
         agent.wait()
         self.agent(max_runs=3)
         self.wait(lambda: size() == (whole, 3), "it has all again")
-        self.assertEqual(self.state_of(allocation), "running")
+        self.assertEqual(self.state_of(allocation), "started")
         gate.touch()
         self.assertEqual(self.ask("logs", "--tenant", "team-a", allocation, "--follow").returncode, 5)
         self.assertNotIn("queued again", self.apportion("explain", "--tenant", "team-a", allocation))

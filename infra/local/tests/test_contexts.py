@@ -95,18 +95,19 @@ class Contexts(unittest.TestCase):
         self.assertIn("accepted", self.apportion("watch", "--once"))
         for words in (["usage"], ["bill"], ["budgets"]):
             self.apportion(*words)
+        self.assertIn(allocation, self.apportion("explain", "mine"))
 
         # Another tenant's creds show nothing of it, by whatever name they are used.
         self.assertEqual(json.loads(self.apportion("--context", "team-b", "list", "--all", "-o", "json"))["allocations"], [])
         self.assertEqual(self.apportion("--context", "team-b", "watch", "--once"), "")
-        for words in (["get"], ["describe"], ["logs"], ["cancel"], ["priority", "5"]):
+        for words in (["get"], ["describe"], ["explain"], ["logs"], ["cancel"], ["priority", "5"]):
             for name in (allocation, "mine"):
                 self.refused(3, "--context", "team-b", *words, name)
         for words in (["list"], ["get", allocation], ["usage"]):
             self.assertIn("Permissions Violation", self.refused(3, "--context", "team-b", *words, "--tenant", "team-a"))
 
         # What reads databases says so.
-        for words in (["queue"], ["nodes"], ["explain", allocation]):
+        for words in (["queue"], ["nodes"]):
             self.assertIn("reads the cell's databases", self.refused(2, *words))
         self.assertIn("for the operator", self.refused(2, "cordon", "n1"))
 

@@ -92,10 +92,11 @@ impl BusCommand {
             Self::Rotate { party, bus } => {
                 let mut directory = Directory::open(&bus.dir)?;
                 let account = directory.rotate(&party, now_s())?;
-                bus.server(chosen, &directory)
-                    .await?
-                    .update(directory.account_token(&account)?)
-                    .await?;
+                let token = directory.account_token(&account)?;
+                // The directory has changed: what fails now is made up for by `bus push`.
+                let server = bus.server(chosen, &directory).await;
+                let server = server.map_err(Failure::afterwards)?;
+                server.update(token).await.map_err(Failure::afterwards)?;
                 say!("{party}: {}", directory.creds_path(&party).display());
                 Ok(())
             }
@@ -139,8 +140,10 @@ impl TenantCommand {
             Self::Add { name, bus } => {
                 let mut directory = Directory::open(&bus.dir)?;
                 directory.add_tenant(&name, now_s())?;
-                let server = bus.server(chosen, &directory).await?;
-                server.update(directory.tenant_token(&name)?).await?;
+                let token = directory.tenant_token(&name)?;
+                let server = bus.server(chosen, &directory).await;
+                let server = server.map_err(Failure::afterwards)?;
+                server.update(token).await.map_err(Failure::afterwards)?;
                 let creds = directory.creds_path(&format!("tenant:{name}"));
                 say!("tenant {name}: {}", creds.display());
             }

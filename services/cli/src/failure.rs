@@ -173,6 +173,15 @@ impl Failure {
         Self { class, error }
     }
 
+    /// Something was done before it, so that nobody takes it for a command that did nothing. What is perhaps done stays so.
+    pub fn afterwards(self) -> Self {
+        let class = match self.class {
+            Class::Indefinite => Class::Indefinite,
+            _ => Class::Other,
+        };
+        Self { class, ..self }
+    }
+
     /// Says why, if anybody is to know, and what the command line ends with.
     pub fn end(&self) -> ExitCode {
         if self.class != Class::Unread {
@@ -229,5 +238,10 @@ mod tests {
         check(sqlx::Error::PoolTimedOut.into(), 5);
         check(StoreError::Unavailable("away".to_owned()).into(), 5);
         check(FeedError::NoTenant.into(), 1);
+        let late = |failure: Failure| failure.afterwards();
+        check(late(sqlx::Error::PoolTimedOut.into()), 1);
+        check(late(unread().into()), 1);
+        check(late(QueryError::Refused(Refusal::default()).into()), 1);
+        check(late(indefinite().into()), 4);
     }
 }

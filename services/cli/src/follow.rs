@@ -15,8 +15,8 @@ use vocab::Rule;
 
 /// While nothing happens.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How often what was just accepted may not be found.
-const NOT_FOUND_MAX: u32 = 20;
+/// How often in a row what was just accepted may not be found, or the cell may not answer.
+const MISSED_MAX: u32 = 20;
 /// What a shell adds to the number of a signal that has ended a command.
 const BY_SIGNAL: u8 = 128;
 
@@ -111,19 +111,18 @@ pub async fn follow(
 ) -> Result<ExitCode, Failure> {
     let mut log = Log::default();
     let mut told = String::new();
-    let mut not_found = 0;
+    let mut missed = 0;
     loop {
         let view = match client.allocation(allocation_id, 0).await {
-            // The read model follows what was just accepted.
-            Err(error)
-                if error.rule() == Some(Rule::AllocationNotFound) && not_found < NOT_FOUND_MAX =>
-            {
-                not_found += 1;
+            // The read model follows what was just accepted, and a cell that is away may come back.
+            Err(error) if may_pass(&error) && missed < MISSED_MAX => {
+                missed += 1;
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
             view => view?,
         };
+        missed = 0;
         let stands = stands(&view);
         if stands != told {
             note!("{allocation_id} {stands}");
@@ -149,6 +148,13 @@ pub async fn follow(
                 }
             }
         }
+        let started = match &view.ended {
+            Some(ended) => ended.started_ms > 0,
+            None => runs && view.state() != AllocationState::Ended,
+        };
+        if until == Until::Started && started {
+            return Ok(ExitCode::SUCCESS);
+        }
         if let Some(ended) = view.ended {
             return Ok(ExitCode::from(code(ended.cause(), ended.exit)));
         }
@@ -156,11 +162,13 @@ pub async fn follow(
             // Quota has denied it.
             return Ok(ExitCode::FAILURE);
         }
-        if until == Until::Started && runs {
-            return Ok(ExitCode::SUCCESS);
-        }
         tokio::time::sleep(PAUSE).await;
     }
+}
+
+fn may_pass(error: &QueryError) -> bool {
+    let not_found = error.rule() == Some(Rule::AllocationNotFound);
+    not_found || matches!(error, QueryError::Request(_))
 }
 
 fn stands(view: &AllocationView) -> String {

@@ -1,7 +1,7 @@
 //! An allocation by its name, or by the beginning of its name or id.
 
 use crate::{Failure, amount, list::State};
-use client::{AllocationView, AllocationsQuery, Client};
+use client::{AllocationStanding, AllocationView, AllocationsQuery, Client};
 use vocab::AllocationId;
 
 /// Candidates that are named.
@@ -28,25 +28,24 @@ fn listed(candidates: &[String]) -> String {
     some
 }
 
-/// Of an id itself, it. A whole name goes before a beginning, and what is not over before what is.
+/// Of an id itself, it. A whole name goes before a beginning, also where what has it is over, so that a command means the same
+/// when it is given again; then what is not over goes before what is.
 pub async fn allocation(client: &Client, text: &str) -> Result<String, Failure> {
     if AllocationId::parse(text).is_some() {
         return Ok(text.to_owned());
     }
-    let nothing = || Failure::refused(Unclear::Nothing(text.to_owned()));
-    if text.is_empty() {
-        return Err(nothing());
-    }
-    for states in [Vec::new(), State::all()] {
-        let mut found = begins(client, text, &states).await?;
-        if found.is_empty() && is_part_of_an_id(text) {
-            found = ids(client, text, &states).await?;
-        }
-        if let Some(id) = chosen(text, &found).map_err(Failure::refused)? {
-            return Ok(id);
+    let mut found = Vec::new();
+    if !text.is_empty() {
+        found = begins(client, text, &State::all()).await?;
+        if is_part_of_an_id(text) && !found.iter().any(|one| one.name == text) {
+            found.extend(ids(client, text, &[]).await?);
+            if found.iter().all(is_over) {
+                found.extend(ids(client, text, &State::all()).await?);
+            }
         }
     }
-    Err(nothing())
+    let meant = chosen(text, &found).map_err(Failure::refused)?;
+    meant.ok_or_else(|| Failure::refused(Unclear::Nothing(text.to_owned())))
 }
 
 /// The same as a value of its own.
@@ -61,11 +60,14 @@ fn is_part_of_an_id(text: &str) -> bool {
 
 /// The one that is meant; none: there is none.
 fn chosen(text: &str, found: &[AllocationView]) -> Result<Option<String>, Unclear> {
-    let named: Vec<_> = found.iter().filter(|one| one.name == text).collect();
-    let meant = match named.is_empty() {
-        true => found.iter().collect(),
-        false => named,
-    };
+    let named = |one: &&AllocationView| one.name == text;
+    let whole = found.iter().any(|one| named(&one));
+    let meant = found.iter().filter(|one| !whole || named(one));
+    let (over, live): (Vec<_>, Vec<_>) = meant.partition(|one| is_over(one));
+    let mut meant = if live.is_empty() { over } else { live };
+    // One whose name and id both begin so was found twice.
+    meant.sort_by_key(|one| &one.allocation_id);
+    meant.dedup_by_key(|one| &one.allocation_id);
     match meant[..] {
         [] => Ok(None),
         [one] => Ok(Some(one.allocation_id.clone())),
@@ -74,6 +76,10 @@ fn chosen(text: &str, found: &[AllocationView]) -> Result<Option<String>, Unclea
             candidates: meant.into_iter().map(candidate).collect(),
         }),
     }
+}
+
+fn is_over(one: &AllocationView) -> bool {
+    one.state() == AllocationStanding::Ended
 }
 
 fn candidate(one: &AllocationView) -> String {
@@ -157,17 +163,38 @@ mod tests {
         );
         check(
             "train",
-            &[train.clone(), train],
+            &[train.clone(), view("4d", "train")],
             Err(&format!(
-                "train: {several}: 1a (train), 1a (train); write more of it, or the id"
+                "train: {several}: 1a (train), 4d (train); write more of it, or the id"
             )),
         );
-        let many = vec![plain; 7];
+        // Whose name begins so, and whose id.
         check(
             "3",
+            &[view("5e", "3d-render"), plain.clone()],
+            Err(&format!(
+                "3: {several}: 3c, 5e (3d-render); write more of it, or the id"
+            )),
+        );
+        check("3", &[plain.clone(), plain], Ok(Some("3c")));
+        // What is over goes behind, but for a whole name.
+        let over = |id: &str, name: &str| AllocationView {
+            state: AllocationStanding::Ended.into(),
+            ..view(id, name)
+        };
+        check("tr", &[over("6f", "train"), train.clone()], Ok(Some("1a")));
+        check(
+            "train",
+            &[over("6f", "train"), view("2b", "train-2")],
+            Ok(Some("6f")),
+        );
+        check("train", &[over("6f", "train"), train], Ok(Some("1a")));
+        let many: Vec<_> = (1..8).map(|no| view(&format!("7{no}"), "")).collect();
+        check(
+            "7",
             &many,
             Err(&format!(
-                "3: {several}: 3c, 3c, 3c, 3c, 3c, and others; write more of it, or the id"
+                "7: {several}: 71, 72, 73, 74, 75, and others; write more of it, or the id"
             )),
         );
     }

@@ -156,6 +156,7 @@ impl Client {
     ) -> Result<R, QueryError> {
         let subject = self.subjects().query(self.party().name(), verb);
         let payload = query.encode_to_vec().into();
+        self.0.replies.denial.clear();
         let asked = self.0.nats.request(subject, payload).await;
         // What the bus forbids it says beside the question, which then has no answer.
         let message = asked.map_err(|error| match self.0.replies.denial.said() {

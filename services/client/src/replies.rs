@@ -23,6 +23,11 @@ impl Denial {
         *locked(&self.0) = Some(text.to_owned());
     }
 
+    /// What was forbidden before says nothing about what is asked now.
+    pub(crate) fn clear(&self) {
+        *locked(&self.0) = None;
+    }
+
     pub(crate) fn said(&self) -> Option<String> {
         locked(&self.0).clone()
     }

@@ -147,6 +147,12 @@ impl Plan {
         plan
     }
 
+    /// Whether the cell is known to know this life, or is still to be told of it: one that goes on with what was found is known
+    /// once the cell's list for it has come.
+    pub fn is_known(&self) -> bool {
+        !self.unlisted
+    }
+
     pub fn boot(&self) -> u64 {
         self.boot
     }

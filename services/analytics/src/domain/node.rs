@@ -426,6 +426,48 @@ impl Moved {
 mod tests {
     use super::*;
 
+    /// As it stood in snapshots before nodes changed their size.
+    #[derive(Serialize)]
+    struct Before {
+        site: Arc<Site>,
+        standing: StandingBefore,
+        cordoned: bool,
+        capacity: Amounts,
+        held: Amounts,
+    }
+
+    #[derive(Serialize)]
+    enum StandingBefore {
+        Ready,
+        Lost,
+        Replaced,
+    }
+
+    #[test]
+    fn a_machine_of_before_is_read() {
+        let amounts = |cpu_milli| Amounts {
+            cpu_milli,
+            ..Amounts::default()
+        };
+        let check = |standing, expected, has| {
+            let before = Before {
+                site: Arc::new(Site::of(&NodeCapacity::default())),
+                standing,
+                cordoned: false,
+                capacity: amounts(5),
+                held: amounts(5),
+            };
+            let bytes = postcard::to_allocvec(&before).unwrap();
+            let read: Machine = postcard::from_bytes(&bytes).unwrap();
+            assert_eq!((read.standing, read.has.cpu_milli), (expected, has));
+            assert_eq!(read.most, read.has);
+            assert_eq!(postcard::to_allocvec(&read).unwrap(), bytes);
+        };
+        check(StandingBefore::Ready, Standing::Ready, 5);
+        check(StandingBefore::Lost, Standing::Lost, 5);
+        check(StandingBefore::Replaced, Standing::Replaced, 0);
+    }
+
     #[test]
     fn a_machine_is_read_as_it_was_written() {
         let amounts = |cpu_milli| Amounts {

@@ -77,7 +77,11 @@ pub enum ContextError {
 
 impl Chosen {
     pub fn open(&self) -> Result<Context, Failure> {
-        let file = File::read(&File::path()?)?;
+        // A stack's file says all: neither a home nor what stands there is needed.
+        let file = match &self.stack {
+            Some(_) => File::default(),
+            None => File::read(&File::path()?)?,
+        };
         let local = Path::new(LOCAL_STACK);
         let local = local.exists().then_some(local);
         let resolved = resolve(self, &Environment::read(), &file, local);

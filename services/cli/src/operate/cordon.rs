@@ -149,16 +149,24 @@ async fn set_all(
     let sending = &expected.sending;
     each_its_own(&nodes, sending)?;
     let operator = sending.operator(context).await?;
-    for node in nodes {
+    for (at, node) in nodes.into_iter().enumerate() {
         let change = v1::SetCordon {
             node,
             cordoned,
             expected_version: expected.expected_version,
             ..v1::SetCordon::default()
         };
-        set(verb, change, sending, &operator).await?;
+        let done = set(verb, change, sending, &operator).await;
+        done.map_err(|failure| behind(at > 0, failure))?;
     }
     Ok(())
+}
+
+fn behind(acted: bool, failure: Failure) -> Failure {
+    match acted {
+        true => failure.afterwards(),
+        false => failure,
+    }
 }
 
 /// One operation is of one node.
@@ -193,6 +201,13 @@ struct Draining {
 
 impl Drain {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let mut acted = false;
+        let done = self.all(context, &mut acted).await;
+        done.map_err(|failure| behind(acted, failure))
+    }
+
+    /// `acted`: a node is drained by now.
+    async fn all(self, context: &Context, acted: &mut bool) -> Result<(), Failure> {
         let give_up = self
             .timeout
             .map(|ms| context.clock().now_ms().saturating_add(ms));
@@ -218,6 +233,7 @@ impl Drain {
                     expected_version: None,
                 };
                 let version = set("drain", change, &self.sending, &operator).await?;
+                *acted = true;
                 draining.push(Draining {
                     node,
                     version,

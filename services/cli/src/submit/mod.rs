@@ -156,7 +156,7 @@ impl Submit {
             return Ok(ExitCode::SUCCESS);
         };
         match left.within(follow::follow(&client, id, until)).await {
-            Some(ended) => ended,
+            Some(ended) => ended.map_err(Failure::afterwards),
             None => Err(NotInTime(id.clone(), event).into()),
         }
     }

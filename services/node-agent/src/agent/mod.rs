@@ -31,7 +31,7 @@ use std::{
     path::PathBuf,
     time::Duration,
 };
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use uuid::Uuid;
 use vitals::Sampler;
 use vocab::{Refusal, Rule, Token};
@@ -65,6 +65,8 @@ impl Service for NodeAgent {
     type Settings = Settings;
 
     async fn run(ctx: Context<Settings>) -> Result<(), Failure> {
+        // From the first moment on: whoever does not listen is ended by it.
+        let looks = signal(SignalKind::hangup())?;
         let machine = machine(&ctx.settings)?;
         let node = match ctx.settings.node.as_str() {
             "" => machine.hostname.clone(),
@@ -104,7 +106,7 @@ impl Service for NodeAgent {
             }
         };
         tokio::select! {
-            done = agent.serve(&ctx) => done,
+            done = agent.serve(&ctx, looks) => done,
             () = renewing => Ok(()),
         }
     }
@@ -404,9 +406,8 @@ impl Agent {
         self.begin_life(self.plan.boot())
     }
 
-    async fn serve(mut self, ctx: &Context<Settings>) -> Result<(), Failure> {
+    async fn serve(mut self, ctx: &Context<Settings>, mut looks: Signal) -> Result<(), Failure> {
         let shutdown = &ctx.shutdown;
-        let mut looks = signal(SignalKind::hangup())?;
         let subjects = ["assign", "logs"].map(|what| self.subjects.node(self.node.as_str(), what));
         let mut heard = [
             self.hear(&subjects[0]).await?,
@@ -469,6 +470,8 @@ impl Agent {
         let (count, report) = match first {
             // Before what ran is over, nothing new may be placed here.
             Said::Register if !self.leftover.is_empty() => return,
+            // A life that the cell does not know begins by `Register` alone, when all of the former one is over.
+            Said::Capacity if !self.plan.is_known() => return,
             Said::Register | Said::Capacity => {
                 let capacity = self.capacity.clone();
                 (1, node_report::Report::Register(capacity))

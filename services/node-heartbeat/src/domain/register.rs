@@ -71,7 +71,8 @@ pub(super) fn decide(
     lease::renew(state, &node, config, draft);
 }
 
-/// A message that comes late, or again, has a change that was taken before, or an older one.
+/// A message that comes late, or again, has a change that was taken before, or an older one. Only what was refused, or changed
+/// nothing, is not counted.
 fn decide_change(
     state: &mut Nodes,
     node: Token,

@@ -184,17 +184,22 @@ fn missing(class: &Class, node: &super::fleet::Node) -> Amounts {
         node.room.memory_bytes(),
         node.room.gpu_milli_total(),
     ];
+    let owed = node.past.owed.as_deref();
+    let owed = owed.map_or([0; 3], |owed| [owed.cpu_milli, owed.memory_bytes, 0]);
     let mut missing = class.amounts();
-    for (missing, free) in missing.iter_mut().zip(free) {
-        *missing = missing.saturating_sub(free);
+    for ((missing, free), owed) in missing.iter_mut().zip(free).zip(owed) {
+        *missing = missing.saturating_add(owed).saturating_sub(free);
     }
     missing
 }
 
 /// The largest part of the request that is missing, in millionths.
 fn part(missing: &Amounts, asked: &Amounts) -> u128 {
-    let parts = missing.iter().zip(asked).filter(|(_, asked)| **asked > 0);
-    let parts = parts.map(|(missing, asked)| u128::from(*missing) * 1_000_000 / u128::from(*asked));
+    let part = |(missing, asked): (&u64, &u64)| {
+        // A node that owes something lacks it whatever is asked for.
+        u128::from(*missing) * 1_000_000 / u128::from(*asked.max(&1))
+    };
+    let parts = missing.iter().zip(asked).map(part);
     parts.max().unwrap_or(0)
 }
 
