@@ -9,7 +9,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from .support import PROGRAMS, Stack
+from .support import PROGRAMS, Stack  # The launcher is on the path by it.
+from apportion_local import net
 
 TIMEOUT_SECONDS = 60
 
@@ -74,14 +75,21 @@ class Contexts(unittest.TestCase):
         self.assertIn("say of what", self.refused(2, "submit", "--cpu", "1", "--memory", "16"))
         late = self.ask(*asked, "--wait", "ended", "--deadline", "1s")
         self.assertEqual((late.returncode, late.stderr.splitlines()[-1].split("; ")[-1]), (1, "it goes on"), late.stderr)
-        self.apportion("cancel", late.stdout.split()[0])
+        # It has the same name, until it is over.
+        late = late.stdout.split()[0]
+        self.apportion("cancel", late)
+        ended = net.wait_until(
+            lambda: json.loads(self.apportion("get", late, "-o", "json"))["state"] == "ended", TIMEOUT_SECONDS)
+        self.assertTrue(ended)
 
         self.assertIn(allocation, self.apportion("get", allocation))
         self.assertIn("0.500 cores", self.apportion("describe", allocation))
         # By its name, or the beginning of one that is nobody else's.
         for words in (["get", "mine"], ["describe", "min"], ["get", allocation[:-1].upper() + allocation[-1]]):
             self.assertIn(allocation, self.apportion(*words))
-        self.apportion("submit", "--cpu", "0.5", "--memory", "1Gi", "--name", "mine-2", "--after", "mine")
+        second = self.apportion("submit", "--cpu", "0.5", "--memory", "1Gi", "--name", "mine-2", "--after", "mine")
+        # Names are of the read model, which has it now.
+        self.apportion("get", second.split()[0])
         self.assertIn(allocation, self.apportion("get", "mine"))
         unclear = self.refused(3, "get", "min")
         self.assertRegex(unclear, rf"more than one .*{allocation} \(mine\)")

@@ -173,10 +173,11 @@ impl Failure {
         Self { class, error }
     }
 
-    /// Something was done before it, so that nobody takes it for a command that did nothing. What is perhaps done stays so.
+    /// Something was done before it, so that nobody takes it for a command that did nothing. What is perhaps done stays so, and
+    /// whoever has seen enough has.
     pub fn afterwards(self) -> Self {
         let class = match self.class {
-            Class::Indefinite => Class::Indefinite,
+            Class::Indefinite | Class::Unread => self.class,
             _ => Class::Other,
         };
         Self { class, ..self }
@@ -240,7 +241,7 @@ mod tests {
         check(FeedError::NoTenant.into(), 1);
         let late = |failure: Failure| failure.afterwards();
         check(late(sqlx::Error::PoolTimedOut.into()), 1);
-        check(late(unread().into()), 1);
+        check(late(unread().into()), 0);
         check(late(QueryError::Refused(Refusal::default()).into()), 1);
         check(late(indefinite().into()), 4);
     }

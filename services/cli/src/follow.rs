@@ -3,7 +3,7 @@
 use crate::{
     Failure,
     context::{Context, Whose},
-    get, look, names,
+    get, list, look, names,
     print::{bytes, note},
     submit::{how, waits},
 };
@@ -112,7 +112,7 @@ pub async fn follow(
     let mut log = Log::default();
     let mut told = String::new();
     let mut missed = 0;
-    loop {
+    'looks: loop {
         let view = match client.allocation(allocation_id, 0).await {
             // The read model follows what was just accepted, and a cell that is away may come back.
             Err(error) if may_pass(&error) && missed < MISSED_MAX => {
@@ -122,7 +122,6 @@ pub async fn follow(
             }
             view => view?,
         };
-        missed = 0;
         let stands = stands(&view);
         if stands != told {
             note!("{allocation_id} {stands}");
@@ -144,15 +143,17 @@ pub async fn follow(
                         }
                         break;
                     }
+                    Err(error) if may_pass(&error) && missed < MISSED_MAX => {
+                        missed += 1;
+                        tokio::time::sleep(PAUSE).await;
+                        continue 'looks;
+                    }
                     Err(error) => return Err(error.into()),
                 }
             }
         }
-        let started = match &view.ended {
-            Some(ended) => ended.started_ms > 0,
-            None => runs && view.state() != AllocationState::Ended,
-        };
-        if until == Until::Started && started {
+        missed = 0;
+        if until == Until::Started && list::started_ms(&view) > 0 {
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(ended) = view.ended {

@@ -36,7 +36,11 @@ pub async fn allocation(client: &Client, text: &str) -> Result<String, Failure> 
     }
     let mut found = Vec::new();
     if !text.is_empty() {
-        found = begins(client, text, &State::all()).await?;
+        // What is over may be a long history, which a name of what is not over needs no look at.
+        found = begins(client, text, &[]).await?;
+        if !found.iter().any(|one| one.name == text) {
+            found.extend(begins(client, text, &State::all()).await?);
+        }
         if is_part_of_an_id(text) && !found.iter().any(|one| one.name == text) {
             found.extend(ids(client, text, &[]).await?);
             if found.iter().all(is_over) {

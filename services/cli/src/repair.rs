@@ -81,7 +81,9 @@ impl Repair {
                 );
             }
         }
-        let verified = verify(&bus, &others(context, bus_id(&bus).await?).await.witnesses).await;
+        // What is mended is mended, whoever is away now.
+        let id = bus_id(&bus).await.map_err(Failure::afterwards)?;
+        let verified = verify(&bus, &others(context, id).await.witnesses).await;
         match verified {
             Ok(verified) => say!(
                 "through lsn {}: every link holds, and {} witnesses agree",
