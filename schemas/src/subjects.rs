@@ -15,20 +15,33 @@ pub const HEADER_PART: &str = "Apportion-Part";
 pub const HEADER_LEDGER: &str = "Apportion-Ledger";
 /// Of a feed message: the digest of the ledger's record at the end of its batch.
 pub const HEADER_DIGEST: &str = "Apportion-Digest";
-/// What tenants may ask, each verb of one service.
-pub const QUERY_VERBS: [&str; 11] = [
-    "feed",
-    "operation",
-    "allocation",
-    "allocations",
-    "explain",
-    "lease",
-    "resource",
-    "usage",
-    "bill",
-    "budget",
-    "logs",
+/// What may be asked on `query.<tenant>.<verb>`, by the service that answers. `settings` only operators may.
+pub const QUERIES: [(&str, &[&str]); 5] = [
+    ("admission", &["feed", "operation", "refusals", "settings"]),
+    (
+        "scheduler",
+        &[
+            "allocation",
+            "allocations",
+            "explain",
+            "lease",
+            "preemptions",
+            "queues",
+            "reservations",
+            "resource",
+        ],
+    ),
+    ("quota", &["budget", "quota"]),
+    ("analytics", &["bill", "usage"]),
+    ("node-heartbeat", &["logs"]),
 ];
+
+/// The service that answers the verb; none: there is no such verb.
+pub fn answers(verb: &str) -> Option<&'static str> {
+    let of = |(_, verbs): &&(&str, &[&str])| verbs.contains(&verb);
+    QUERIES.iter().find(of).map(|(service, _)| *service)
+}
+
 /// The name that stands for the operators where a tenant's name is expected. No tenant may begin with `_`.
 pub const OPERATOR: &str = "_operator";
 

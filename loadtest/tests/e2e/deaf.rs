@@ -5,7 +5,7 @@ use crate::{
     raw::Wire,
     suite::{Outcome, Suite, id, small},
 };
-use schemas::subjects::QUERY_VERBS;
+use schemas::subjects::QUERIES;
 use std::sync::Arc;
 use tokio::{sync::Notify, task::JoinHandle};
 
@@ -61,8 +61,9 @@ impl Attack {
 async fn queries_are_answered_while_another_sends_unreadable_ones() -> Outcome {
     let suite = Suite::start().await;
     let other = suite.tenant("tenant-b").await;
-    let subjects = QUERY_VERBS.map(|verb| suite.subjects.query("tenant-a", verb));
-    let attack = Attack::begin(&suite, "tenant:tenant-a", subjects.into()).await?;
+    let verbs = QUERIES.iter().flat_map(|(_, verbs)| *verbs);
+    let subjects = verbs.map(|verb| suite.subjects.query("tenant-a", verb));
+    let attack = Attack::begin(&suite, "tenant:tenant-a", subjects.collect()).await?;
     for _ in 0..ROUNDS {
         attack.goes_on().await;
         let operation_id = id();

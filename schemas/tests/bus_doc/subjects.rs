@@ -1,8 +1,8 @@
 //! Which subjects and streams there are, spelt by `schemas::subjects` and nowhere else.
 
 use schemas::subjects::{
-    HEADER_DIGEST, HEADER_LEDGER, HEADER_PART, HEADER_POSITION, HEADER_REPLY, HEADER_TRACEPARENT,
-    OPERATOR, Subjects,
+    self, HEADER_DIGEST, HEADER_LEDGER, HEADER_PART, HEADER_POSITION, HEADER_REPLY,
+    HEADER_TRACEPARENT, OPERATOR, Subjects,
 };
 
 /// Who has to understand a subject's messages.
@@ -111,11 +111,9 @@ fn of_queries() -> Vec<Subject> {
         party: Party::Tenant,
         publishes: "the tenant",
         hears: match verb {
-            "allocation" | "allocations" | "explain" | "lease" | "resource" => "scheduler",
-            "budget" => "quota",
-            "bill" | "usage" => "analytics",
             "logs" => "node-heartbeat, from the node's agent",
-            _ => "admission",
+            // Admission refuses what there is not.
+            verb => subjects::answers(verb).unwrap_or("admission"),
         },
         transport: "core NATS, request and reply".to_owned(),
         payload,
@@ -141,6 +139,23 @@ fn of_queries() -> Vec<Subject> {
         one("query_usage", "usage", &["UsageQuery", "UsagePage"]),
         one("query_bill", "bill", &["BillQuery", "BillReply"]),
         one("query_budget", "budget", &["BudgetQuery", "BudgetReply"]),
+        one(
+            "query_refusals",
+            "refusals",
+            &["RefusalsQuery", "RefusalsPage"],
+        ),
+        one(
+            "query_preemptions",
+            "preemptions",
+            &["PreemptionsQuery", "PreemptionsPage"],
+        ),
+        one("query_queues", "queues", &["QueuesQuery", "QueuesReply"]),
+        one(
+            "query_reservations",
+            "reservations",
+            &["ReservationsQuery", "ReservationsReply"],
+        ),
+        one("query_quota", "quota", &["QuotaQuery", "QuotaPage"]),
         one("query_logs", "logs", &["LogsQuery", "LogsReply"]),
         one("query_lease", "lease", &["LeaseQuery", "LeaseReply"]),
         one(
@@ -153,6 +168,15 @@ fn of_queries() -> Vec<Subject> {
             "operation",
             &["OperationQuery", "OperationReply"],
         ),
+        Subject {
+            subject: cell().query(OPERATOR, "settings"),
+            publishes: "operators",
+            ..one(
+                "query_settings",
+                "settings",
+                &["SettingsQuery", "SettingsPage"],
+            )
+        },
         Subject {
             transport: "core NATS: the reply to a verb that there is not".to_owned(),
             ..one("query", "<verb>", &["QueryRefused"])

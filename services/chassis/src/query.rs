@@ -23,7 +23,7 @@ use futures::{
 };
 use prost::Message;
 use schemas::{
-    subjects::{QUERY_VERBS, Subjects},
+    subjects::{self, OPERATOR, Subjects},
     v1,
 };
 use std::{future::Future, time::Duration};
@@ -55,6 +55,13 @@ pub struct Asked<Q> {
     /// What the read model had applied when the query's turn came: not below the position that it named.
     pub applied: Lsn,
     pub query: Q,
+}
+
+impl<Q> Asked<Q> {
+    /// Whose things are asked for; none: everybody's, as operators may.
+    pub fn whose(&self) -> Option<&Token> {
+        Some(&self.tenant).filter(|tenant| tenant.as_str() != OPERATOR)
+    }
 }
 
 /// Why there is no answer.
@@ -94,6 +101,8 @@ pub fn page_limit(asked: u32, usual: u32, max: u32) -> Result<u32, Trouble> {
 pub trait Verb: Send + Sync + 'static {
     /// The last token of the subject.
     const NAME: &'static str;
+    /// To tenants there is no such verb.
+    const OPERATORS_ONLY: bool = false;
 
     type Query: Message + Default;
     type Reply: Message;
@@ -140,6 +149,9 @@ impl<V: Verb> Answers for Answering<V> {
         [of_tenant, of_all]: [&'a Semaphore; 2],
     ) -> BoxFuture<'a, Result<Vec<u8>, Trouble>> {
         async move {
+            if V::OPERATORS_ONLY && tenant.as_str() != OPERATOR {
+                return Err(Trouble::refused(Rule::UnknownVerb, "verb"));
+            }
             let query: V::Query = read(payload)?;
             let wanted = V::position(&query);
             let applied = self.mark.reach(wanted, self.patience).await;
@@ -235,7 +247,7 @@ impl Queries {
     async fn answer(&self, query: Heard, asking: &Asking, answering: &Semaphore) {
         let name = self.subjects.token(&query.subject, 2).unwrap_or_default();
         let own = self.verbs.iter().find(|(own, _)| *own == name);
-        let of_another = own.is_none() && QUERY_VERBS.contains(&name);
+        let of_another = own.is_none() && subjects::answers(name).is_some();
         let Some(reply_to) = query.reply_to.clone().filter(|_| !of_another) else {
             return;
         };

@@ -74,12 +74,14 @@ pub use schemas::v1::{
     ClosePeriod, Confirm, Confirmed, CreateResource, DependencyRequest, ExplainQuery, ExplainReply,
     ExtendedRequest, FeedPage, GangRequest, GroupTerm, JobSetCancelled, LeaseGranted, LeaseState,
     LeaseView, LimitRequest, NodeApprovalRequest, NodeCapacity, NumaPolicy, OperationState,
-    OperationView, Operator, Outcome, PlacementPolicy, PlacementRules, PrioritySet, QueueOrder,
-    Reclaim, Reclaimed, Refused, Release, Released, Requirement, ReservationRequest,
-    ResourceCreated, ResourceState, ResourceView, Revoke, Revoked, SetBudget, SetCordon, SetNode,
-    SetPriorityClass, SetQueue, SetQuota, SetRate, SetReservation, SetScheduling, SetTaints,
-    SetTenant, Spread, Submit, Submitted, Taint, TaintEffect, TenantEvent, Toleration, UsageBy,
-    UsageLine, UsagePage, UsageQuery,
+    OperationView, Operator, Outcome, PlacementPolicy, PlacementRules, PreemptionView,
+    PreemptionsPage, PreemptionsQuery, PrioritySet, QueueOrder, QueueView, QuotaPage, QuotaQuery,
+    QuotaView, Reclaim, Reclaimed, RefusalView, RefusalsPage, RefusalsQuery, Refused, Release,
+    Released, Requirement, ReservationRequest, ReservationView, ResourceCreated, ResourceState,
+    ResourceView, Revoke, Revoked, SetBudget, SetCordon, SetNode, SetPriorityClass, SetQueue,
+    SetQuota, SetRate, SetReservation, SetScheduling, SetTaints, SetTenant, SettingView,
+    SettingsPage, SettingsQuery, Spread, Submit, Submitted, Taint, TaintEffect, TenantEvent,
+    Toleration, UsageBy, UsageLine, UsagePage, UsageQuery,
 };
 pub use states::{AllocationState, Allocations, Stands};
 pub use verbs::Of;

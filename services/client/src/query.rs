@@ -11,7 +11,10 @@ use schemas::v1::{
     AllocationQuery, AllocationReply, AllocationView, AllocationsPage, AllocationsQuery, BillQuery,
     BillReply, BudgetQuery, BudgetReply, BudgetView, ExplainQuery, ExplainReply, LeaseQuery,
     LeaseReply, LeaseView, LogsQuery, LogsReply, OperationQuery, OperationReply, OperationView,
-    QueryRefused, Refusal, ResourceQuery, ResourceReply, ResourceView, UsagePage, UsageQuery,
+    PreemptionsPage, PreemptionsQuery, QueryRefused, QueueView, QueuesQuery, QueuesReply,
+    QuotaPage, QuotaQuery, Refusal, RefusalsPage, RefusalsQuery, ReservationView,
+    ReservationsQuery, ReservationsReply, ResourceQuery, ResourceReply, ResourceView, SettingsPage,
+    SettingsQuery, UsagePage, UsageQuery,
 };
 use vocab::Rule;
 
@@ -97,6 +100,43 @@ impl Client {
     pub async fn budgets(&self, at_lsn: u64) -> Result<Vec<BudgetView>, QueryError> {
         let reply: BudgetReply = self.ask("budget", &BudgetQuery { at_lsn }).await?;
         Ok(reply.budgets)
+    }
+
+    /// A page of what one's accounts may hold and do hold; to an operator of all tenants'. The next one has the `next` of this
+    /// one as `after`, and so it is with the other pages.
+    pub async fn quota(&self, query: &QuotaQuery) -> Result<QuotaPage, QueryError> {
+        self.ask("quota", query).await
+    }
+
+    /// A page of what one has lost to others; to an operator of what anybody has.
+    pub async fn preemptions(
+        &self,
+        query: &PreemptionsQuery,
+    ) -> Result<PreemptionsPage, QueryError> {
+        self.ask("preemptions", query).await
+    }
+
+    /// The queues that one may submit to; to an operator all.
+    pub async fn queues(&self, at_lsn: u64) -> Result<Vec<QueueView>, QueryError> {
+        let reply: QueuesReply = self.ask("queues", &QueuesQuery { at_lsn }).await?;
+        Ok(reply.queues)
+    }
+
+    /// The advance reservations for the queues that one may submit to; to an operator all.
+    pub async fn reservations(&self, at_lsn: u64) -> Result<Vec<ReservationView>, QueryError> {
+        let query = ReservationsQuery { at_lsn };
+        let reply: ReservationsReply = self.ask("reservations", &query).await?;
+        Ok(reply.reservations)
+    }
+
+    /// A page of what was refused of late; to an operator whoever had asked.
+    pub async fn refusals(&self, query: &RefusalsQuery) -> Result<RefusalsPage, QueryError> {
+        self.ask("refusals", query).await
+    }
+
+    /// A page of what is set in the cell. Operators only.
+    pub async fn settings(&self, query: &SettingsQuery) -> Result<SettingsPage, QueryError> {
+        self.ask("settings", query).await
     }
 
     /// A part of what a run of one's own has written, from the agent of the node that it runs on or ran on.
