@@ -1,17 +1,14 @@
 """Dashboards, alerts and the runbook: they use what the services export, and each alert is explained."""
 
-import itertools
 import json
 import re
-import shlex
-import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
 import yaml
 
-from .support import PROGRAMS, Stack  # The launcher is on the path by it.
+from .support import Stack  # The launcher is on the path by it.
 from apportion_local import net, promql, services
 from apportion_local.paths import CHECKOUT
 
@@ -21,9 +18,6 @@ PROMETHEUS = CHECKOUT / "infra/otel/prometheus.yaml"
 ALERTS = CHECKOUT / "infra/otel/alerts.yaml"
 RUNBOOK = CHECKOUT / "docs/runbook.md"
 COMPOSE = CHECKOUT / "docker-compose.yml"
-# Documents whose commands have to exist.
-GUIDES = [RUNBOOK, *(CHECKOUT / "docs/guides" / f"{name}.md" for name in (
-    "onboard-a-tenant", "change-prices", "read-a-refusal", "connect-from-python"))]
 
 # What Prometheus itself adds.
 OWN_METRICS = {"up": {"job": {"apportion"}, "instance": set()}}
@@ -88,15 +82,6 @@ def faults(where, text, shown, exported):
             yield f"{where}: {selector.function or 'no rate'} of {name}"
     if expression.grouping:
         yield from (f"{where}: {label} is not grouped by" for label in sorted(shown - expression.grouping))
-
-
-def commands(path):
-    """The commands of `apportion` in the indented blocks and in the text of a document, as words."""
-    text = path.read_text(encoding="utf-8")
-    lines = re.findall(r"^    (?:\$ )?(apportion .*)$", text, re.MULTILINE)
-    lines += re.findall(r"`(apportion [^`]*)`", text)
-    for line in lines:
-        yield from (part for part in re.split(r"\s*;\s*|\s+#.*$", line) if part.startswith("apportion "))
 
 
 class Metrics(unittest.TestCase):
@@ -223,33 +208,6 @@ class Files(unittest.TestCase):
     def test_values_of_rare_events_are_said_in_the_code(self):
         for (_, value), file in RARE_VALUES.items():
             self.assertIn(f'"{value}"', (CHECKOUT / file).read_text(encoding="utf-8"))
-
-    def test_every_command_of_the_runbook_and_the_guides_exists_with_its_flags(self):
-        asked = {}
-        for path in GUIDES:
-            found = list(commands(path))
-            self.assertTrue(found, path)
-            for line in found:
-                words = shlex.split(line.replace("…", ""))
-                words = words[1:words.index("--")] if "--" in words else words[1:]
-                flags = [word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)]
-                names = itertools.takewhile(lambda word: re.fullmatch(r"[a-z][a-z-]+", word), words[:3])
-                with self.subTest(path=path.name, line=line):
-                    help_ = self.help(asked, *names)
-                    for flag in flags:
-                        self.assertRegex(help_, rf"(?m)(^|[ ,]){flag}\b")
-
-    def help(self, asked, *names):
-        """Of the deepest command that there is; what follows it are arguments."""
-        if names not in asked:
-            done = subprocess.run([str(PROGRAMS / "apportion"), *names, "--help"], stdin=subprocess.DEVNULL,
-                                  capture_output=True, text=True)
-            asked[names] = done.stdout if done.returncode == 0 else ""
-        if asked[names] or not names:
-            return asked[names]
-        found = self.help(asked, *names[:-1])
-        self.assertNotIn("\nCommands:", found, f"no command {' '.join(names)}")
-        return found
 
 
 if __name__ == "__main__":
