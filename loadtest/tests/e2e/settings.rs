@@ -181,8 +181,11 @@ async fn what_is_set_is_read_back_and_can_be_set_again() -> Outcome {
     let operator = suite.operator().await;
     let now_ms = chassis::Clock::real().now_ms();
     set_one_of_each(&operator, now_ms).await?;
-    let events = suite.events().await;
-    let at_lsn = events.iter().map(|(at, _)| at.lsn.0).max().unwrap_or(0);
+    let last = async || {
+        let events = suite.events().await;
+        events.iter().map(|(at, _)| at.lsn.0).max().unwrap_or(0)
+    };
+    let at_lsn = last().await;
     let of = |setting: &str, key_prefix: &str| SettingsQuery {
         setting: setting.to_owned(),
         key_prefix: key_prefix.to_owned(),
@@ -233,7 +236,13 @@ async fn what_is_set_is_read_back_and_can_be_set_again() -> Outcome {
     // The same again changes nothing but who set it. Rates only hold for the future.
     let again = found.iter().filter(|one| one.setting != "rate");
     for view in again.filter(|one| one.key.contains("tenant-c") || !one.key.contains("tenant-")) {
-        let current = all(&operator, of(&view.setting, &view.key), 100).await?;
+        // With the same limits for other times.
+        let prefix = view.key.split(" from ").next().unwrap_or_default();
+        let query = SettingsQuery {
+            at_lsn: last().await,
+            ..of(&view.setting, prefix)
+        };
+        let current = all(&operator, query, 100).await?;
         let same = current.iter().find(|one| one.key == view.key);
         assert_eq!(same.map(|one| &one.change), Some(&view.change));
         // The limits of one account and resource share one count.
@@ -249,10 +258,8 @@ async fn what_is_set_is_read_back_and_can_be_set_again() -> Outcome {
             "it is a change of an older version: {view:?}"
         );
     }
-    let last = suite.events().await;
-    let last = last.iter().map(|(at, _)| at.lsn.0).max().unwrap_or(0);
     let query = SettingsQuery {
-        at_lsn: last,
+        at_lsn: last().await,
         ..of("", "")
     };
     let changes = |found: &[SettingView]| -> Vec<_> {
