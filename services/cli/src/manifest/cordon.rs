@@ -1,0 +1,59 @@
+//! `kind: Cordon`
+
+use super::{
+    fields::{Fields, Wrong, needed},
+    kind::Manifest,
+};
+use schemas::v1;
+use serde::{Deserialize, Serialize};
+use vocab::Token;
+
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cordon {
+    node: Token,
+    /// Without a word it is.
+    cordoned: Option<bool>,
+    drain: Option<bool>,
+    at_once: Option<u32>,
+}
+
+impl Manifest for Cordon {
+    type Message = v1::SetCordon;
+
+    fn key(fields: &Fields, _: i64) -> Result<String, Wrong> {
+        Ok(needed::<Token>(fields, "node")?.to_string())
+    }
+
+    fn of(set: &v1::SetCordon) -> Result<Self, Wrong> {
+        Ok(Self {
+            node: Token::new(&set.node)?,
+            cordoned: Some(set.cordoned),
+            drain: Some(set.drain),
+            at_once: Some(set.at_once),
+        })
+    }
+
+    fn message(self) -> Result<v1::SetCordon, Wrong> {
+        let cordoned = self.cordoned.unwrap_or(true);
+        let drain = self.drain.unwrap_or(false);
+        Ok(v1::SetCordon {
+            node: self.node.into(),
+            cordoned,
+            drain: drain && cordoned,
+            at_once: self.at_once.filter(|_| drain && cordoned).unwrap_or(0),
+            expected_version: None,
+        })
+    }
+
+    fn is_absent(set: &v1::SetCordon) -> bool {
+        !set.cordoned
+    }
+
+    fn taken_back(set: &v1::SetCordon) -> Result<v1::SetCordon, &'static str> {
+        Ok(v1::SetCordon {
+            node: set.node.clone(),
+            ..v1::SetCordon::default()
+        })
+    }
+}
