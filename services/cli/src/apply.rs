@@ -102,8 +102,15 @@ impl Files {
     }
 }
 
+/// All of them, of which the last line is the failure.
 fn faulty(faults: &[String]) -> Failure {
-    Failure::usage(faults.join("\n"))
+    match faults {
+        [fault] => Failure::usage(fault.as_str()),
+        all => {
+            all.iter().for_each(|fault| note!("{fault}"));
+            Failure::usage(format!("{} faults: nothing was changed", all.len()))
+        }
+    }
 }
 
 impl Plan {
@@ -192,7 +199,9 @@ fn failure(title: &str, failed: Failed) -> Failure {
             })
         }
         other => {
-            note!("{title}: there is no outcome");
+            note!(
+                "{title}: without an outcome; what was done is not done again when the file is applied again"
+            );
             other.into()
         }
     }
@@ -237,7 +246,7 @@ fn page(plan: &Planned) -> Page {
         (Action::Change, "to change"),
         (Action::Delete, "to delete"),
         (Action::Kept, "that cannot be deleted"),
-        (Action::Over, "that are over"),
+        (Action::Over, "over and left out"),
         (Action::Unchanged, "unchanged"),
     ];
     let counts = counts.map(|(action, title)| (plan.count(action), title));

@@ -56,7 +56,7 @@ pub struct List {
 pub struct Get {
     kind: Kind,
     /// As `apportion settings list` shows it: a name, or an account and its resource, as in `team-a/ml gpu`.
-    #[arg(num_args = 1.., required = true)]
+    /// The cell's policy, of which there is one, needs none.
     key: Vec<String>,
     #[command(flatten)]
     output: Output,
@@ -143,7 +143,7 @@ fn row(view: &SettingView, change: &Change) -> Vec<Cell> {
         },
     };
     vec![
-        plain(&view.setting),
+        plain(view.setting.replace('_', "-")),
         plain(&view.key),
         number(view.version),
         moment(view.set_at_ms),
@@ -156,7 +156,8 @@ impl Get {
     async fn run(self, client: &Client) -> Result<(), Failure> {
         let (kind, key) = (self.kind, self.key.join(" "));
         let views = views(client, kind.setting(), &key).await?;
-        let found = views.iter().find(|view| view.key == key);
+        let is_it = |view: &&SettingView| view.key == key || kind == Kind::Scheduling;
+        let found = views.iter().find(is_it);
         let found = found.and_then(|view| Some((view, there(view)?)));
         let none = || Failure::refused(format!("{} {key} is not set", kind.name()));
         let (view, change) = found.ok_or_else(none)?;

@@ -21,6 +21,7 @@ pub struct Budget {
 
 impl Manifest for Budget {
     type Message = v1::SetBudget;
+    const NAMED_BY: &'static [&'static str] = &["account", "of"];
 
     fn key(fields: &Fields, _: i64) -> Result<String, Wrong> {
         let account: Whose = needed(fields, "account")?;

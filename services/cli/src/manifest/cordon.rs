@@ -3,6 +3,7 @@
 use super::{
     fields::{Fields, Wrong, needed},
     kind::Manifest,
+    units::Count,
 };
 use schemas::v1;
 use serde::{Deserialize, Serialize};
@@ -15,11 +16,12 @@ pub struct Cordon {
     /// Without a word it is.
     cordoned: Option<bool>,
     drain: Option<bool>,
-    at_once: Option<u32>,
+    at_once: Option<Count>,
 }
 
 impl Manifest for Cordon {
     type Message = v1::SetCordon;
+    const NAMED_BY: &'static [&'static str] = &["node"];
 
     fn key(fields: &Fields, _: i64) -> Result<String, Wrong> {
         Ok(needed::<Token>(fields, "node")?.to_string())
@@ -30,18 +32,19 @@ impl Manifest for Cordon {
             node: Token::new(&set.node)?,
             cordoned: Some(set.cordoned),
             drain: Some(set.drain),
-            at_once: Some(set.at_once),
+            at_once: Some(Count(set.at_once)),
         })
     }
 
     fn message(self) -> Result<v1::SetCordon, Wrong> {
         let cordoned = self.cordoned.unwrap_or(true);
         let drain = self.drain.unwrap_or(false);
+        let at_once = self.at_once.filter(|_| drain && cordoned);
         Ok(v1::SetCordon {
             node: self.node.into(),
             cordoned,
             drain: drain && cordoned,
-            at_once: self.at_once.filter(|_| drain && cordoned).unwrap_or(0),
+            at_once: at_once.map_or(0, |at_once| at_once.0),
             expected_version: None,
         })
     }

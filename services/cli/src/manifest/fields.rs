@@ -5,6 +5,7 @@ use serde::{
     forward_to_deserialize_any,
 };
 use serde_json::{Map, Value};
+use serde_path_to_error::Segment;
 use std::{collections::BTreeMap, fmt};
 
 pub type Fields = Map<String, Value>;
@@ -43,31 +44,34 @@ pub fn needed<T: DeserializeOwned>(fields: &Fields, name: &str) -> Result<T, Wro
 }
 
 pub fn typed<T: DeserializeOwned>(fields: &Fields) -> Result<T, Wrong> {
-    let value = Value::Object(fields.clone());
-    serde_path_to_error::deserialize(&value).map_err(|error| {
-        let path = error.path().to_string();
-        let found = path
-            .split('.')
-            .try_fold(&value, |value, name| value.get(name));
-        match (found, error.inner().to_string()) {
-            (Some(found), _) => Wrong::new(&path, said(error.inner(), found)),
-            (None, why) => match why
-                .strip_prefix("missing field `")
-                .and_then(|rest| rest.split_once('`'))
-            {
-                Some((name, _)) => Wrong::new(name, "it is missing"),
-                None => Wrong::new("", why),
-            },
+    let all = Value::Object(fields.clone());
+    serde_path_to_error::deserialize(&all).map_err(|error| {
+        let (path, error) = (error.path().clone(), error.into_inner());
+        let found = path.iter().try_fold(&all, |value, segment| match segment {
+            Segment::Map { key } => value.get(key),
+            Segment::Seq { index } => value.get(*index),
+            Segment::Enum { .. } | Segment::Unknown => None,
+        });
+        let missing = error.to_string();
+        let missing = missing
+            .strip_prefix("missing field `")
+            .and_then(|rest| rest.split_once('`'));
+        match (missing, found) {
+            (Some((name, _)), _) => Wrong::new(name, "it is missing"),
+            (None, Some(found)) => Wrong::new(&path.to_string(), said(&error, found)),
+            (None, None) => Wrong::new(&path.to_string(), error.to_string()),
         }
     })
 }
 
 /// What was there, and what is taken.
 fn said(error: &serde_json::Error, found: &Value) -> String {
-    let (why, found) = (error.to_string(), text(found));
-    match why.starts_with(&found) {
-        true => why,
-        false => format!("{found}: {why}"),
+    let (why, found_text) = (error.to_string(), text(found));
+    let is_text = why.ends_with("expected a string");
+    match found {
+        Value::Number(_) | Value::Bool(_) if is_text => format!("{found_text}: write it in quotes"),
+        _ if why.starts_with(&found_text) => why,
+        _ => format!("{found_text}: {why}"),
     }
 }
 

@@ -15,6 +15,9 @@ use vocab::{Account, BadToken, Token};
 pub(super) trait Manifest: Serialize + DeserializeOwned {
     type Message;
 
+    /// The fields that it is named by.
+    const NAMED_BY: &'static [&'static str];
+
     /// What it is called, unique within its kind. The other fields may be absent.
     fn key(fields: &Fields, now_ms: i64) -> Result<String, Wrong>;
 
@@ -103,6 +106,12 @@ macro_rules! kinds {
             pub fn field_names(self) -> &'static [&'static str] {
                 match self {
                     $(Self::$kind => fields::names::<$module::$kind>(),)*
+                }
+            }
+
+            pub fn named_by(self) -> &'static [&'static str] {
+                match self {
+                    $(Self::$kind => $module::$kind::NAMED_BY,)*
                 }
             }
 

@@ -70,6 +70,7 @@ impl Standing {
 pub enum Action {
     Create,
     Change,
+    /// It is not in the file.
     Delete,
     Unchanged,
     /// It is for a time that is over.
@@ -169,14 +170,14 @@ pub fn plan(
             false => (other, document),
         };
         if begins(later) == begins(earlier) {
-            let why = format!("{key} is set by document {} already", other.number());
+            let why = format!("{key} is set by {} already", other.title());
             faults.push(document.fault(&Wrong::new("", why)));
         }
         named.insert(id, later);
         let why = format!(
-            "document {} holds in the place of document {}",
-            later.number(),
-            earlier.number()
+            "{} holds in the place of {}",
+            later.title(),
+            earlier.title()
         );
         steps.push(Step::still(Action::Over, document.kind, &key, Some(why)));
     }
@@ -231,17 +232,17 @@ fn wanted(document: &Document, key: &str, standing: &Standing, now_ms: i64) -> R
     let action = match (&before, setting.is_absent()) {
         (None, true) => Action::Unchanged,
         (Some(before), _) if *before == after => Action::Unchanged,
-        (Some(_), true) => Action::Delete,
-        (Some(_), false) => Action::Change,
+        (Some(_), _) => Action::Change,
         (None, false) => Action::Create,
     };
     let differences = match (action, before) {
         (Action::Change, Some(before)) => differing(&before, &after),
         // What is new differs from nothing: what the file says of it is told.
         (Action::Create, _) => {
-            let said = after
-                .into_iter()
-                .filter(|(name, _)| document.fields.contains_key(name));
+            let named_by = kind.named_by();
+            let said = after.into_iter().filter(|(name, _)| {
+                document.fields.contains_key(name) && !named_by.contains(&name.as_str())
+            });
             differing(&Fields::new(), &said.collect())
         }
         _ => Vec::new(),

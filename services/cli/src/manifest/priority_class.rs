@@ -3,7 +3,7 @@
 use super::{
     fields::{Fields, Wrong, needed},
     kind::Manifest,
-    units::{Span, Word},
+    units::{Small, Span, Word},
 };
 use schemas::v1;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use vocab::{PlacementPolicy, Token};
 #[serde(deny_unknown_fields)]
 pub struct PriorityClass {
     class: Token,
-    value: i32,
+    value: Small,
     preemptible: Option<bool>,
     preempts: Option<bool>,
     grace: Option<Span>,
@@ -22,6 +22,7 @@ pub struct PriorityClass {
 
 impl Manifest for PriorityClass {
     type Message = v1::SetPriorityClass;
+    const NAMED_BY: &'static [&'static str] = &["class"];
 
     fn key(fields: &Fields, _: i64) -> Result<String, Wrong> {
         Ok(needed::<Token>(fields, "class")?.to_string())
@@ -31,7 +32,7 @@ impl Manifest for PriorityClass {
         let placement = set.placement.map(Word::of).transpose();
         Ok(Self {
             class: Token::new(&set.priority_class)?,
-            value: set.value,
+            value: Small(set.value),
             preemptible: Some(set.preemptible),
             preempts: Some(set.preempts),
             grace: Some(Span(set.grace_ms)),
@@ -42,7 +43,7 @@ impl Manifest for PriorityClass {
     fn message(self) -> Result<v1::SetPriorityClass, Wrong> {
         Ok(v1::SetPriorityClass {
             priority_class: self.class.into(),
-            value: self.value,
+            value: self.value.0,
             preemptible: self.preemptible.unwrap_or(false),
             preempts: self.preempts.unwrap_or(false),
             grace_ms: self.grace.map_or(0, |grace| grace.0),

@@ -32,6 +32,7 @@ struct Limits {
 
 impl Manifest for Queue {
     type Message = v1::SetQueue;
+    const NAMED_BY: &'static [&'static str] = &["queue"];
 
     fn key(fields: &Fields, _: i64) -> Result<String, Wrong> {
         Ok(needed::<Token>(fields, "queue")?.to_string())

@@ -32,6 +32,7 @@ const UNLIMITED: &str = "unlimited";
 
 impl Manifest for Quota {
     type Message = v1::SetQuota;
+    const NAMED_BY: &'static [&'static str] = &["account", "resource", "from", "until"];
 
     fn key(fields: &Fields, now_ms: i64) -> Result<String, Wrong> {
         let account: Whose = needed(fields, "account")?;

@@ -30,6 +30,8 @@ pub struct Rate {
 
 impl Manifest for Rate {
     type Message = v1::SetRate;
+    const NAMED_BY: &'static [&'static str] =
+        &["resource", "tenant", "priority_class", "pool", "cluster"];
 
     fn key(fields: &Fields, _: i64) -> Result<String, Wrong> {
         let mut key: String = needed(fields, "resource")?;
@@ -37,7 +39,7 @@ impl Manifest for Rate {
             let why = format!("{key}: rates are of cpu, memory, gpu and gpu:<model>");
             return Err(Wrong::new("resource", why));
         }
-        for scope in ["tenant", "priority_class", "pool", "cluster"] {
+        for scope in &Self::NAMED_BY[1..] {
             if let Some(name) = one::<Token>(fields, scope)? {
                 key = format!("{key} {scope}={name}");
             }

@@ -36,8 +36,9 @@ impl Document {
         self.place.fault(Some(self.kind), wrong)
     }
 
-    pub fn number(&self) -> usize {
-        self.place.number
+    /// For people.
+    pub fn title(&self) -> String {
+        format!("document {} of {}", self.place.number, self.place.file)
     }
 }
 
@@ -216,7 +217,7 @@ mod tests {
         let found = read("f", text).unwrap();
         let kinds: Vec<_> = found
             .iter()
-            .map(|one| (one.kind, one.number(), one.place.line))
+            .map(|one| (one.kind, one.place.number, one.place.line))
             .collect();
         assert_eq!(
             kinds,

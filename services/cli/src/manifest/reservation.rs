@@ -3,7 +3,7 @@
 use super::{
     fields::{Fields, Wrong, needed},
     kind::Manifest,
-    units::Moment,
+    units::{Moment, Whole},
 };
 use crate::submit::{requirement, requirement_text};
 use schemas::v1;
@@ -17,13 +17,14 @@ pub struct Reservation {
     queue: Token,
     from: Moment,
     until: Moment,
-    nodes: i64,
+    nodes: Whole,
     /// As in `apportion reserve --node-label`.
     node_labels: Option<Vec<String>>,
 }
 
 impl Manifest for Reservation {
     type Message = v1::SetReservation;
+    const NAMED_BY: &'static [&'static str] = &["reservation"];
 
     fn key(fields: &Fields, _: i64) -> Result<String, Wrong> {
         Ok(needed::<Token>(fields, "reservation")?.to_string())
@@ -43,7 +44,7 @@ impl Manifest for Reservation {
             queue: Token::new(&wanted.queue)?,
             from: Moment(wanted.from_ms),
             until: Moment(wanted.until_ms),
-            nodes: wanted.nodes,
+            nodes: Whole(wanted.nodes),
             node_labels: Some(labels.collect()),
         })
     }
@@ -55,7 +56,7 @@ impl Manifest for Reservation {
             queue: self.queue.into(),
             from_ms: self.from.0,
             until_ms: self.until.0,
-            nodes: self.nodes,
+            nodes: self.nodes.0,
             selector: selector
                 .collect::<Result<_, _>>()
                 .map_err(Wrong::at("node_labels"))?,

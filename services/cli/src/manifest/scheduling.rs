@@ -3,7 +3,7 @@
 use super::{
     fields::{Fields, Wrong},
     kind::Manifest,
-    units::{Part, Span, Word},
+    units::{Part, Span, Whole, Word},
 };
 use schemas::v1;
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ pub struct Scheduling {
     half_life: Option<Span>,
     fair_share_preemption: Option<bool>,
     protected: Option<Part>,
-    preemptions_per_minute: Option<i64>,
+    preemptions_per_minute: Option<Whole>,
     aging: Option<Span>,
     backfill: Option<bool>,
     backoff: Option<Span>,
@@ -25,6 +25,7 @@ pub struct Scheduling {
 
 impl Manifest for Scheduling {
     type Message = v1::SetScheduling;
+    const NAMED_BY: &'static [&'static str] = &[];
 
     fn key(_: &Fields, _: i64) -> Result<String, Wrong> {
         Ok("cell".to_owned())
@@ -42,7 +43,7 @@ impl Manifest for Scheduling {
             half_life: Some(Span(set.half_life_ms)),
             fair_share_preemption: Some(fair_share.unwrap_or(usual.fair_share_preemption)),
             protected: Some(Part(set.protected_milli)),
-            preemptions_per_minute: Some(set.preemptions_per_minute.unwrap_or(per_minute)),
+            preemptions_per_minute: Some(Whole(set.preemptions_per_minute.unwrap_or(per_minute))),
             aging: Some(Span(set.aging_ms)),
             backfill: Some(set.backfill),
             backoff: Some(Span(backoff)),
@@ -57,7 +58,7 @@ impl Manifest for Scheduling {
             half_life_ms: ms(self.half_life).unwrap_or(0),
             fair_share_preemption: self.fair_share_preemption,
             protected_milli: self.protected.map_or(0, |part| part.0),
-            preemptions_per_minute: self.preemptions_per_minute,
+            preemptions_per_minute: self.preemptions_per_minute.map(|most| most.0),
             aging_ms: ms(self.aging).unwrap_or(0),
             backfill: self.backfill.unwrap_or(false),
             backoff_ms: ms(self.backoff),

@@ -19,6 +19,7 @@ pub struct Taints {
 
 impl Manifest for Taints {
     type Message = v1::SetTaints;
+    const NAMED_BY: &'static [&'static str] = &["node"];
 
     fn key(fields: &Fields, _: i64) -> Result<String, Wrong> {
         Ok(needed::<Token>(fields, "node")?.to_string())

@@ -3,7 +3,7 @@
 use super::{
     fields::{Fields, Wrong, needed},
     kind::{Manifest, name, names, text, texts},
-    units::{Cores, Memory, Part, Word},
+    units::{Cores, Memory, Part, Small, Whole, Word},
 };
 use schemas::v1;
 use serde::{Deserialize, Serialize};
@@ -20,10 +20,10 @@ pub struct Tenant {
     reclaim: Option<Word<ReclaimFrom>>,
     /// Requests per second.
     rate: Option<Part>,
-    burst: Option<i64>,
-    backlog: Option<i64>,
+    burst: Option<Whole>,
+    backlog: Option<Whole>,
     classes: Option<Vec<Token>>,
-    priority_max: Option<i32>,
+    priority_max: Option<Small>,
     default_cpu: Option<Cores>,
     default_memory: Option<Memory>,
 }
@@ -33,6 +33,7 @@ const BURST: i64 = TenantSettings::RATE_BURST_USUAL as i64;
 
 impl Manifest for Tenant {
     type Message = v1::SetTenant;
+    const NAMED_BY: &'static [&'static str] = &["tenant"];
 
     fn key(fields: &Fields, _: i64) -> Result<String, Wrong> {
         Ok(needed::<Token>(fields, "tenant")?.to_string())
@@ -52,10 +53,10 @@ impl Manifest for Tenant {
             on_exceed: Some(Word::of(set.on_exceed).map_err(Wrong::at("on_exceed"))?),
             reclaim: Some(Word::of(set.reclaim).map_err(Wrong::at("reclaim"))?),
             rate: Some(Part(set.rate_milli.unwrap_or(RATE_MILLI))),
-            burst: Some(burst),
-            backlog: Some(set.allocations_max),
+            burst: Some(Whole(burst)),
+            backlog: Some(Whole(set.allocations_max)),
             classes: Some(names(&set.priority_classes)?),
-            priority_max: Some(priority_max),
+            priority_max: Some(Small(priority_max)),
             default_cpu: Some(Cores(set.default_cpu_milli)),
             default_memory: Some(Memory(set.default_memory_bytes)),
         })
@@ -70,10 +71,10 @@ impl Manifest for Tenant {
             on_exceed: self.on_exceed.map_or(0, Word::number),
             reclaim: self.reclaim.map_or(0, Word::number),
             rate_milli: self.rate.map(|rate| rate.0),
-            rate_burst: self.burst.unwrap_or(0),
-            allocations_max: self.backlog.unwrap_or(0),
+            rate_burst: self.burst.map_or(0, |burst| burst.0),
+            allocations_max: self.backlog.map_or(0, |backlog| backlog.0),
             priority_classes: texts(self.classes.unwrap_or_default()),
-            priority_max: self.priority_max,
+            priority_max: self.priority_max.map(|most| most.0),
             default_cpu_milli: self.default_cpu.map_or(0, |cpu| cpu.0),
             default_memory_bytes: self.default_memory.map_or(0, |memory| memory.0),
             expected_version: None,

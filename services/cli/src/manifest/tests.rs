@@ -577,11 +577,11 @@ fn faults(cell: &Cell, file: &str) -> Vec<String> {
 fn parents_go_before_their_queues() {
     let mut cell = Cell::default();
     let expected = [
-        "create Tenant a tenant: none -> a weight: none -> 2.5",
-        "create Queue top queue: none -> top",
-        "create Queue child limits.cpu: none -> 4 parent: none -> top queue: none -> child",
-        "create Quota a/ml memory account: none -> a/ml hard: none -> 16Gi resource: none -> memory",
-        "create Cordon n1 node: none -> n1",
+        "create Tenant a weight: none -> 2.5",
+        "create Queue top",
+        "create Queue child limits.cpu: none -> 4 parent: none -> top",
+        "create Quota a/ml memory hard: none -> 16Gi",
+        "create Cordon n1",
     ];
     check(&cell, FILE, false, &expected);
     applied(&mut cell, FILE);
@@ -630,7 +630,7 @@ fn only_the_kinds_of_the_file_are_pruned() {
         true,
         &[
             "unchanged Queue top",
-            "create Cordon n2 node: none -> n2",
+            "create Cordon n2",
             "delete Cordon n1",
             "cannot be deleted Queue child (a queue cannot be deleted)",
         ],
@@ -639,7 +639,7 @@ fn only_the_kinds_of_the_file_are_pruned() {
         &cell,
         "kind: Cordon\nnode: n1\ncordoned: false",
         false,
-        &["delete Cordon n1"],
+        &["change Cordon n1 cordoned: true -> false"],
     );
 }
 
@@ -716,7 +716,15 @@ fn faults_name_the_field_and_what_to_write() {
     );
     check(
         "kind: Tenant\ntenant: a\npriority_max: high",
-        "file:3: document 1, Tenant: priority_max: high: invalid type: string \"high\", expected i32",
+        "file:3: document 1, Tenant: priority_max: high: write a whole number",
+    );
+    check(
+        "kind: Tenant\ntenant: a\nclasses: [b, 7]",
+        "file:3: document 1, Tenant: classes[1]: 7: write it in quotes",
+    );
+    check(
+        "kind: Tenant\ntenant: a b",
+        "file:2: document 1, Tenant: tenant: a b: a name is 1 to 64 characters from A-Z a-z 0-9 _ -",
     );
     check(
         "kind: Quota\naccount: a b\nresource: cpu\nhard: 1",
@@ -724,7 +732,7 @@ fn faults_name_the_field_and_what_to_write() {
     );
     check(
         "kind: Cordon\nnode: n\n---\nkind: Cordon\nnode: n",
-        "file:4: document 2, Cordon: n is set by document 1 already",
+        "file:4: document 2, Cordon: n is set by document 1 of file already",
     );
     check(
         "kind: Queue\nqueue: q\nlimits: {disk: 1}",

@@ -3,6 +3,7 @@
 use crate::amount;
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
+use std::str::FromStr;
 use vocab::{
     Account, BudgetOf, Millis, OnExceed, Period, PlacementPolicy, QueueOrder, QuotaResource,
     ReclaimFrom,
@@ -67,6 +68,9 @@ unit!(
     /// An amount whose unit another field tells.
     Written(String), |text| Ok(text.to_owned()), String::clone
 );
+unit!(Whole(i64), whole, i64::to_string);
+unit!(Small(i32), whole, i32::to_string);
+unit!(Count(u32), whole, u32::to_string);
 unit!(Whose(Account), amount::account, Account::to_string);
 unit!(
     OfResource(QuotaResource),
@@ -76,6 +80,11 @@ unit!(
 unit!(OfBudget(BudgetOf), amount::budget_of, |of| of
     .name()
     .to_owned());
+
+fn whole<T: FromStr>(text: &str) -> Result<T, String> {
+    text.parse()
+        .map_err(|_| format!("{text}: write a whole number"))
+}
 
 fn price(text: &str) -> Result<i64, String> {
     amount::micro(text).ok_or_else(|| {
