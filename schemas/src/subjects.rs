@@ -26,6 +26,7 @@ pub const QUERIES: [(&str, &[&str]); 5] = [
             "explain",
             "lease",
             "preemptions",
+            "queue",
             "queues",
             "reservations",
             "resource",

@@ -24,6 +24,20 @@ CREATE TABLE tenants (
 );
 COMMENT ON TABLE tenants IS 'Who may ask.';
 
+CREATE TABLE settings (
+    setting text NOT NULL,
+    key text NOT NULL,
+    version bigint NOT NULL,
+    operation_id text,
+    set_at timestamptz NOT NULL,
+    lsn bigint NOT NULL,
+    fact bytea NOT NULL,
+    CONSTRAINT settings_pkey PRIMARY KEY (setting, key),
+    CONSTRAINT settings_setting_check CHECK (setting IN ('budget', 'cordon', 'node', 'period', 'priority_class', 'quota', 'queue', 'rate', 'reservation', 'scheduling', 'taints', 'tenant')),
+    CONSTRAINT settings_version_check CHECK (version > 0),
+    CONSTRAINT settings_lsn_check CHECK (lsn > 0)
+);
+
 CREATE TABLE other_operations (
     event_no bigint NOT NULL,
     tenant text NOT NULL,

@@ -156,6 +156,7 @@ fn of_queries() -> Vec<Subject> {
             &["ReservationsQuery", "ReservationsReply"],
         ),
         one("query_quota", "quota", &["QuotaQuery", "QuotaPage"]),
+        one("query_queue", "queue", &["QueueQuery", "QueueReply"]),
         one("query_logs", "logs", &["LogsQuery", "LogsReply"]),
         one("query_lease", "lease", &["LeaseQuery", "LeaseReply"]),
         one(

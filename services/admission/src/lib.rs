@@ -70,7 +70,9 @@ impl Service for AdmissionService {
         let client = ctx.nats().await?;
         let queries = Queries::new(ctx.subjects())
             .on(query::FeedQueries::new(bus.clone()), &feed_mark)
-            .on(query::OperationQueries { pool }, &warm_mark)
+            .on(query::OperationQueries { pool: pool.clone() }, &warm_mark)
+            .on(query::RefusalsQueries { pool: pool.clone() }, &warm_mark)
+            .on(query::SettingsQueries { pool }, &warm_mark)
             .and_unknown();
         tokio::try_join!(
             ctx.decide::<Admission>(&bus, deciding),

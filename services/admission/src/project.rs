@@ -1,17 +1,19 @@
 //! Tenants and operations as rows: who may ask, what was asked, and what became of it. Pure.
 
-use crate::domain::is_kept;
+use crate::domain::{is_kept, named};
 use crate::operation::{Answer, Decided, Of, OperationFact, OutcomeKind, Step, Taken, Verb};
 use ledger::{Batching, IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use vocab::fact::Inputs;
 use vocab::fact::{OperationsForgotten, SettingFact};
-use vocab::{AllocationNo, At, EventNo, Millis, Token};
+use vocab::{AllocationNo, At, Event, EventNo, Lsn, Millis, Token};
 
 /// One change of a table. A batch has one of each operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     Tenant(TenantRow),
+    Setting(Box<SettingRow>),
     /// `first`: no batch has written it before.
     Operation {
         row: Box<OperationRow>,
@@ -35,6 +37,35 @@ pub struct TenantRow {
     pub tenant: Token,
     pub version: u64,
     pub at: Millis,
+}
+
+/// What was last set of something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingRow {
+    pub setting: &'static str,
+    pub key: String,
+    pub version: u64,
+    pub operation_id: Option<Token>,
+    pub at: Millis,
+    pub lsn: Lsn,
+    /// The fact, as the ledger has it.
+    pub fact: Event,
+}
+
+impl SettingRow {
+    fn new(at: &At, fact: SettingFact<'_>) -> Self {
+        let (operation, version) = fact.asked();
+        let (setting, key) = named(&fact.change());
+        Self {
+            setting,
+            key,
+            version,
+            operation_id: operation.operation_id.clone(),
+            at: at.now,
+            lsn: at.lsn,
+            fact: fact.to_event(),
+        }
+    }
 }
 
 /// An operation as it stands after the event.
@@ -199,7 +230,7 @@ impl Projection for WarmProjection {
     type Input<'a> = OperationFact<'a>;
 
     const NAME: &'static str = "admission";
-    const STATE_VERSION: u32 = 4;
+    const STATE_VERSION: u32 = 5;
     const BATCHING: Batching = Batching::BULK;
 
     fn project(
@@ -208,12 +239,15 @@ impl Projection for WarmProjection {
         fact: OperationFact<'_>,
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
-        if let OperationFact::SettingFact(SettingFact::TenantSet(set)) = fact {
-            out.push(Change::Tenant(TenantRow {
-                tenant: set.change.tenant.clone(),
-                version: set.version,
-                at: at.now,
-            }));
+        if let OperationFact::SettingFact(fact) = fact {
+            out.push(Change::Setting(Box::new(SettingRow::new(at, fact))));
+            if let SettingFact::TenantSet(set) = fact {
+                out.push(Change::Tenant(TenantRow {
+                    tenant: set.change.tenant.clone(),
+                    version: set.version,
+                    at: at.now,
+                }));
+            }
         }
         match Step::from(fact) {
             Step::Taken(taken) => self.took_up(at, taken, out),
@@ -396,6 +430,7 @@ mod tests {
         let words: Vec<_> = changes
             .iter()
             .map(|change| match change {
+                Change::Setting(row) => format!("{} {} v{}", row.setting, row.key, row.version),
                 Change::Tenant(row) => format!("tenant v{}", row.version),
                 Change::Forgotten { through, .. } => format!("forgotten {}", through.0),
                 Change::Answered { row, first } => {
@@ -472,7 +507,7 @@ mod tests {
     fn what_the_inbox_decides_is_decided_at_once() {
         check("bad", "3 refused quantity_zero @1 held 0");
         check("conflict", "3 refused operation_conflict @1 void held 0");
-        check("tenant", "tenant v5, 3 applied @1 held 0");
+        check("tenant", "tenant t v5, tenant v5, 3 applied @1 held 0");
     }
 
     #[test]

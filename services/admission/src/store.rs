@@ -2,10 +2,14 @@
 
 mod answered;
 mod operations;
+mod refusals;
+mod settings;
 
 pub use operations::{StoredOperation, StoredRefusal, operation};
+pub use refusals::{RefusedOperation, refusals};
+pub use settings::{Setting, settings};
 
-use crate::project::{AnsweredRow, Change, OperationRow, TenantRow, WarmProjection};
+use crate::project::{AnsweredRow, Change, OperationRow, SettingRow, TenantRow, WarmProjection};
 use answered::Window;
 use chassis::warm::{PgSink, Position, WarmError, WarmState, bigint, insert, merge};
 use ledger::Projection;
@@ -26,6 +30,7 @@ pub struct AdmissionTables {
 pub const TABLES: &[&Table] = &[
     Position::TABLE,
     Tenant::TABLE,
+    Setting::TABLE,
     Operation::TABLE,
     answered::PARTS[0],
     answered::PARTS[1],
@@ -54,6 +59,8 @@ impl WarmState for AdmissionTables {
             forget_of(tx, tenant, *through).await?;
         }
         merge(tx, &rows.tenants).await?;
+        let settings = rows.settings.into_values().map(Setting::from);
+        merge(tx, &settings.collect::<Vec<_>>()).await?;
         let columns = |row| Operation::of(self.cell, row);
         insert(tx, rows.new_operations.into_iter().map(columns)).await?;
         let changed: Vec<_> = rows.operations.into_iter().map(columns).collect();
@@ -63,7 +70,7 @@ impl WarmState for AdmissionTables {
 
     async fn wipe(&self, tx: &mut PgConnection) -> Result<(), WarmError> {
         sqlx::query!(
-            "TRUNCATE tenants, other_operations, answered_submits_1, answered_submits_2, submit_window"
+            "TRUNCATE tenants, settings, other_operations, answered_submits_1, answered_submits_2, submit_window"
         )
         .execute(&mut *tx)
         .await?;
@@ -78,6 +85,8 @@ struct Rows<'a> {
     /// Of those whose window is counted in slots.
     forgotten_of: BTreeMap<&'a Token, EventNo>,
     tenants: Vec<Tenant>,
+    /// The last of each.
+    settings: BTreeMap<(&'a str, &'a str), &'a SettingRow>,
     /// That no batch has written before.
     new_operations: Vec<&'a OperationRow>,
     operations: Vec<&'a OperationRow>,
@@ -120,6 +129,9 @@ impl<'a> Rows<'a> {
         for change in changes {
             match change {
                 Change::Tenant(row) => Tenant::note(row, &mut tenants),
+                Change::Setting(row) => {
+                    rows.settings.insert((row.setting, &row.key), row);
+                }
                 Change::Operation { row, first: true } => rows.new_operations.push(row),
                 Change::Operation { row, first: false } => rows.operations.push(row),
                 Change::Answered { row, first } => {

@@ -7,10 +7,11 @@ use crate::{
     print::{Output, Page, Sheet, column, moment, named, number, plain, quantity, wide},
 };
 use clap::Args;
+use client::QueueQuery;
 use scheduler::store::NodeUse;
 use schemas::v1;
 use std::time::Duration;
-use vocab::{ResourceKind, Token};
+use vocab::{ResourceKind, Token, WaitingReason};
 
 /// How often and how far apart the read model is looked at before something counts as not there.
 const LOOKS: u32 = 10;
@@ -41,7 +42,7 @@ pub fn place(node: &str, gpus: &[v1::GpuShare]) -> String {
 pub struct Queue {
     /// Without it, the context's.
     tenant: Option<String>,
-    #[arg(long, default_value_t = 50)]
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
     #[command(flatten)]
     output: Output,
@@ -49,22 +50,27 @@ pub struct Queue {
 
 impl Queue {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let pool = context.warm_state("scheduler").await?;
-        let tenant = context.tenant_name(self.tenant.as_deref())?;
-        let queue = scheduler::store::queue(&pool, &tenant, self.limit).await?;
+        let client = context.tenant(self.tenant.as_deref()).await?;
+        let query = QueueQuery {
+            limit: self.limit,
+            at_lsn: 0,
+        };
+        let queue = client.queue(&query).await?.waiting;
         let rows = queue.iter().map(|one| {
-            let reason = one.waiting_reason.map_or("not tried yet", |r| r.name());
+            let reason = WaitingReason::from_number(one.reason);
             vec![
                 number(one.position),
-                plain(one.id),
+                plain(&one.allocation_id),
+                plain(&one.queue),
                 number(one.priority),
-                plain(reason),
-                moment(one.since.0),
+                plain(reason.map_or("not tried yet", WaitingReason::name)),
+                moment(one.since_ms),
             ]
         });
         let columns = vec![
             column("position", "place"),
             column("allocation_id", "allocation"),
+            wide("queue", "queue"),
             column("priority", "priority"),
             column("reason", "waits for"),
             column("since_ms", "since"),

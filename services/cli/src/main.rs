@@ -24,7 +24,9 @@ mod operate;
 mod print;
 mod queues;
 mod quotas;
+mod refusals;
 mod repair;
+mod reservations;
 mod resource;
 mod schema;
 mod sending;
@@ -143,8 +145,12 @@ enum Command {
     Queue(look::Queue),
     /// Show the queues: their weight, what they hold, what waits.
     Queues(queues::Queues),
-    /// Show what a tenant lost to others.
+    /// Show what a tenant lost to others, or, for an operator, anybody.
     Preemptions(queues::Preemptions),
+    /// Show the advance reservations of nodes, and what became of them.
+    Reservations(reservations::Reservations),
+    /// Show what was refused of late, and by which rule.
+    Refusals(refusals::Refusals),
     /// Show the nodes.
     Nodes(look::Nodes),
     /// Say who may be a node of the cell.
@@ -244,6 +250,8 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Queue(queue) => queue.run(&context()?).await,
         Command::Queues(queues) => queues.run(&context()?).await,
         Command::Preemptions(preemptions) => preemptions.run(&context()?).await,
+        Command::Reservations(reservations) => reservations.run(&context()?).await,
+        Command::Refusals(refusals) => refusals.run(&context()?).await,
         Command::Node { command } => command.run(&context()?).await,
         Command::Nodes(nodes) => nodes.run(&context()?).await,
         Command::Bill(bill) => bill.run(&context()?).await,

@@ -10,49 +10,58 @@ use crate::{
     },
 };
 use clap::Args;
-use scheduler::store::{self, PreemptionEvent, QueueState};
+use client::{PreemptionsQuery, QueueView, WaitingCount};
+use scheduler::{query::of_preemption, store::PreemptionEvent};
 use serde_json::Value;
-use vocab::{ResourceKind, Token};
+use vocab::{PlacementPolicy, QueueOrder, ResourceKind, WaitingReason};
 
 #[derive(Args)]
 pub struct Queues {
+    #[command(flatten)]
+    whose: Whose,
     #[command(flatten)]
     output: Output,
 }
 
 impl Queues {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let pool = context.warm_state("scheduler").await?;
-        let queues = store::queues(&pool).await?;
+        let client = context.asker(self.whose.tenant.as_deref()).await?;
+        let queues = client.queues(0).await?;
         let value = queues.iter().map(queue_json).collect();
+        let now_ms = context.clock().now_ms();
         Page::new(value)
-            .sheet_or(sheet(&queues), "no queues")
+            .sheet_or(sheet(&queues, now_ms), "no queues")
             .print(self.output)
     }
 }
 
-fn sheet(queues: &[QueueState]) -> Sheet {
-    let row = |one: &QueueState| {
-        let (settings, held) = (&one.settings, &one.held);
-        let tenants: Vec<&str> = settings.tenants.iter().map(Token::as_str).collect();
-        let weight = settings.weight_milli;
+fn sheet(queues: &[QueueView], now_ms: i64) -> Sheet {
+    let row = |one: &QueueView| {
+        let weight = one.weight_milli;
         let share = |part: Option<u32>| match part {
             Some(ppm) => valued(percent(ppm), ppm),
             None => named(""),
         };
+        let oldest = match one.oldest_ms {
+            0 => named(""),
+            oldest => valued(amount::age(now_ms - oldest), now_ms - oldest),
+        };
+        let waiting: u64 = one.waiting.iter().map(|waits| waits.allocations).sum();
         vec![
             plain(&one.queue),
-            named(settings.parent.as_ref().map_or("", Token::as_str)),
-            plain(settings.order.name()),
-            named(&tenants.join(" ")),
+            named(&one.parent),
+            plain(order(one).name()),
+            named(&one.tenants.join(" ")),
             exactly(format!("{}.{:03}", weight / 1000, weight % 1000), weight),
-            number(held.allocations),
-            number(one.waiting),
-            quantity(ResourceKind::Cpu, held.cpu_milli),
-            quantity(ResourceKind::Memory, held.memory_bytes),
-            quantity(ResourceKind::Gpu, held.gpu_milli),
-            share(one.share.map(|share| share.share_ppm)),
-            share(one.share.map(|share| share.fair_share_ppm)),
+            number(one.held),
+            number(waiting),
+            oldest,
+            named(&reasons(one)),
+            quantity(ResourceKind::Cpu, one.held_cpu_milli),
+            quantity(ResourceKind::Memory, one.held_memory_bytes),
+            quantity(ResourceKind::Gpu, one.held_gpu_milli),
+            share(one.share_ppm),
+            share(one.fair_share_ppm),
         ]
     };
     let columns = vec![
@@ -63,6 +72,8 @@ fn sheet(queues: &[QueueState]) -> Sheet {
         column("weight_milli", "weight"),
         column("held", "held"),
         column("waiting", "waiting"),
+        column("oldest_age_ms", "oldest"),
+        wide("reasons", "waiting for"),
         column("cpu_milli", "cpu"),
         column("memory_bytes", "memory"),
         column("gpu_milli", "gpu"),
@@ -72,45 +83,67 @@ fn sheet(queues: &[QueueState]) -> Sheet {
     Sheet::new(columns, 4, queues.iter().map(row).collect())
 }
 
-fn queue_json(one: &QueueState) -> Value {
-    let settings = &one.settings;
-    let share = one.share.map(|share| {
+fn order(one: &QueueView) -> QueueOrder {
+    QueueOrder::from_number(one.order).unwrap_or_default()
+}
+
+fn reason(waits: &WaitingCount) -> &'static str {
+    WaitingReason::from_number(waits.reason).map_or("not tried yet", WaitingReason::name)
+}
+
+/// How many wait for what, the most of them first.
+fn reasons(one: &QueueView) -> String {
+    let mut waiting: Vec<&WaitingCount> = one.waiting.iter().collect();
+    waiting.sort_by_key(|waits| std::cmp::Reverse(waits.allocations));
+    let waiting = waiting.into_iter();
+    let texts = waiting.map(|waits| format!("{} {}", reason(waits), waits.allocations));
+    texts.collect::<Vec<_>>().join(", ")
+}
+
+fn queue_json(one: &QueueView) -> Value {
+    let text = |text: &str| Some(text).filter(|text| !text.is_empty()).into();
+    let ms = |ms: i64| Some(ms).filter(|ms| *ms != 0).into();
+    let share = one.share_ppm.map(|share_ppm| {
         object([
-            ("share_ppm", share.share_ppm.into()),
-            ("fair_share_ppm", share.fair_share_ppm.into()),
-            ("at_ms", share.at.0.into()),
+            ("share_ppm", share_ppm.into()),
+            ("fair_share_ppm", one.fair_share_ppm.into()),
+            ("at_ms", one.share_at_ms.into()),
         ])
     });
     let held = object([
-        ("allocations", one.held.allocations.into()),
-        ("cpu_milli", one.held.cpu_milli.into()),
-        ("memory_bytes", one.held.memory_bytes.into()),
-        ("gpu_milli", one.held.gpu_milli.into()),
+        ("allocations", one.held.into()),
+        ("cpu_milli", one.held_cpu_milli.into()),
+        ("memory_bytes", one.held_memory_bytes.into()),
+        ("gpu_milli", one.held_gpu_milli.into()),
     ]);
+    let waiting = one.waiting.iter().map(|waits| {
+        object([
+            ("reason", reason(waits).into()),
+            ("allocations", waits.allocations.into()),
+        ])
+    });
+    let limits = one.limits.iter();
+    let placement = one.placement.and_then(PlacementPolicy::from_number);
     object([
-        ("queue", one.queue.clone().into()),
-        ("parent", settings.parent.as_ref().map(Token::as_str).into()),
-        ("weight_milli", settings.weight_milli.into()),
+        ("queue", one.queue.as_str().into()),
+        ("parent", text(&one.parent)),
+        ("weight_milli", one.weight_milli.into()),
         (
             "limits",
-            settings
-                .limits
-                .iter()
-                .map(|(kind, limit)| (kind.name(), *limit))
+            limits
+                .map(|limit| (limit.resource.as_str(), limit.amount))
                 .collect(),
         ),
+        ("tenants", one.tenants.clone().into()),
+        ("order", order(one).name().into()),
+        ("placement", placement.map(|policy| policy.name()).into()),
         (
-            "tenants",
-            settings.tenants.iter().map(Token::as_str).collect(),
+            "version",
+            Some(one.version).filter(|version| *version > 0).into(),
         ),
-        ("order", settings.order.name().into()),
-        (
-            "placement",
-            settings.placement.map(|policy| policy.name()).into(),
-        ),
-        ("version", one.version.into()),
         ("held", held),
-        ("waiting", one.waiting.into()),
+        ("waiting", waiting.collect()),
+        ("oldest_ms", ms(one.oldest_ms)),
         ("share", share.into()),
     ])
 }
@@ -119,7 +152,7 @@ fn queue_json(one: &QueueState) -> Value {
 pub struct Preemptions {
     #[command(flatten)]
     whose: Whose,
-    #[arg(long, default_value_t = 50)]
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
     #[command(flatten)]
     output: Output,
@@ -127,13 +160,16 @@ pub struct Preemptions {
 
 impl Preemptions {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let pool = context.warm_state("scheduler").await?;
-        let events = store::preemptions(
-            &pool,
-            &context.tenant_name(self.whose.tenant.as_deref())?,
-            self.limit,
-        )
-        .await?;
+        let client = context.asker(self.whose.tenant.as_deref()).await?;
+        let query = PreemptionsQuery {
+            limit: self.limit,
+            ..PreemptionsQuery::default()
+        };
+        let page = client.preemptions(&query).await?;
+        let events = page.preemptions.iter().map(of_preemption);
+        let unreadable = "the cell says something of preemptions that this version does not know";
+        let events: Option<Vec<PreemptionEvent>> = events.collect();
+        let events = events.ok_or(unreadable)?;
         let value = events.iter().map(preemption_json).collect();
         let none = "nothing was preempted";
         Page::new(value)
@@ -150,6 +186,7 @@ fn preempted(events: &[PreemptionEvent]) -> Sheet {
             number(one.position.lsn.0),
             moment(one.at.0),
             plain(one.victim),
+            plain(&one.tenant),
             plain(&one.node),
             plain(&one.queue),
             plain(one.cause.name()),
@@ -165,6 +202,7 @@ fn preempted(events: &[PreemptionEvent]) -> Sheet {
         column("lsn", "lsn"),
         column("at_ms", "at"),
         column("allocation_id", "allocation"),
+        wide("tenant", "tenant"),
         column("node", "node"),
         column("queue", "queue"),
         column("cause", "cause"),
@@ -204,6 +242,7 @@ fn preemption_json(one: &PreemptionEvent) -> Value {
         ("lsn", one.position.lsn.0.into()),
         ("index", one.position.index.into()),
         ("allocation_id", one.victim.to_string().into()),
+        ("tenant", one.tenant.clone().into()),
         ("queue", one.queue.clone().into()),
         ("node", one.node.clone().into()),
         ("cause", one.cause.name().into()),
@@ -238,6 +277,7 @@ mod tests {
                 index: 0,
             },
             victim: AllocationNo(1).id(CellNo(3)),
+            tenant: "t".into(),
             queue: "q".into(),
             node: "n1".into(),
             cause: PreemptionCause::FairShare,
@@ -257,6 +297,7 @@ mod tests {
             "7",
             "1970-01-01T00:00:00Z",
             "00000000-0000-0003-0000-000000000001",
+            "t",
             "n1",
             "q",
             "fair_share",

@@ -11,6 +11,8 @@ use crate::{
     operate::{QuotaBudget, QuotaSet},
 };
 use clap::Subcommand;
+use client::{Client, QuotaQuery, QuotaWait, TenantTreatment};
+use quota::store::{AccountRow, PlannedRow};
 
 #[derive(Subcommand)]
 pub enum QuotaCommand {
@@ -24,6 +26,52 @@ pub enum QuotaCommand {
     Tree(tree::Tree),
     /// Show what an account used in each hour.
     History(history::History),
+}
+
+/// Accounts and resources of a page.
+const PAGE: u32 = 1000;
+
+/// What the cell says of accounts, all pages.
+struct Told {
+    rows: Vec<Of<AccountRow>>,
+    planned: Vec<PlannedRow>,
+    waiting: Vec<QuotaWait>,
+    treatment: Option<TenantTreatment>,
+}
+
+/// With the cohort of its tenant; empty: none.
+struct Of<R> {
+    row: R,
+    cohort: String,
+}
+
+/// Of the asker's accounts; `waiting`: so many of those that wait.
+async fn ask(client: &Client, waiting: u32) -> Result<Told, Failure> {
+    let mut query = QuotaQuery {
+        limit: PAGE,
+        waiting,
+        ..QuotaQuery::default()
+    };
+    let mut page = client.quota(&query).await?;
+    let mut told = Told {
+        rows: Vec::new(),
+        planned: Vec::new(),
+        waiting: std::mem::take(&mut page.waiting),
+        treatment: page.treatment.take(),
+    };
+    loop {
+        for view in page.quotas {
+            let (row, planned) = quota::query::of_view(&view).map_err(|it| it.to_string())?;
+            told.planned.extend(planned);
+            let cohort = view.cohort;
+            told.rows.push(Of { row, cohort });
+        }
+        if page.next.is_empty() {
+            return Ok(told);
+        }
+        query.after = page.next;
+        page = client.quota(&query).await?;
+    }
 }
 
 impl QuotaCommand {

@@ -71,10 +71,11 @@ pub struct Export {
 impl SettingsCommand {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.operator_until(None).await?;
+        let now_ms = context.clock().now_ms();
         match self {
-            Self::List(list) => list.run(&client).await,
-            Self::Get(get) => get.run(&client).await,
-            Self::Export(export) => export.run(&client).await,
+            Self::List(list) => list.run(&client, now_ms).await,
+            Self::Get(get) => get.run(&client, now_ms).await,
+            Self::Export(export) => export.run(&client, now_ms).await,
         }
     }
 }
@@ -106,17 +107,19 @@ pub async fn views(
 /// Settings of a page, at the most.
 const PAGE_MAX: u32 = 1000;
 
-/// What is there, and was not taken back.
-fn there(view: &SettingView) -> Option<&Change> {
+/// What is there: not taken back, and not over.
+fn there(view: &SettingView, now_ms: i64) -> Option<&Change> {
     let change = view.change.as_ref();
-    change.filter(|change| !Setting(change).is_absent())
+    change.filter(|change| !Setting(change).is_absent() && !Setting(change).is_over(now_ms))
 }
 
 impl List {
-    async fn run(self, client: &Client) -> Result<(), Failure> {
+    async fn run(self, client: &Client, now_ms: i64) -> Result<(), Failure> {
         let setting = self.kind.unwrap_or_default().replace('-', "_");
         let views = views(client, &setting, &self.prefix).await?;
-        let there = views.iter().filter_map(|view| Some((view, there(view)?)));
+        let there = views
+            .iter()
+            .filter_map(|view| Some((view, there(view, now_ms)?)));
         let rows = there.map(|(view, change)| row(view, change)).collect();
         let columns = vec![
             column("kind", "kind"),
@@ -153,12 +156,24 @@ fn row(view: &SettingView, change: &Change) -> Vec<Cell> {
 }
 
 impl Get {
-    async fn run(self, client: &Client) -> Result<(), Failure> {
+    async fn run(self, client: &Client, now_ms: i64) -> Result<(), Failure> {
         let (kind, key) = (self.kind, self.key.join(" "));
-        let views = views(client, kind.setting(), &key).await?;
-        let is_it = |view: &&SettingView| view.key == key || kind == Kind::Scheduling;
-        let found = views.iter().find(is_it);
-        let found = found.and_then(|view| Some((view, there(view)?)));
+        // Of limits for a time, people write the moments otherwise than the bus.
+        let account = self
+            .key
+            .first()
+            .map_or("", |word| word.split(' ').next().unwrap_or(word));
+        let views = views(client, kind.setting(), account).await?;
+        let is_it = |view: &SettingView, change: &Change| {
+            let written = Setting(change).key(i64::MIN);
+            view.key == key
+                || written.is_ok_and(|written| written == key)
+                || kind == Kind::Scheduling
+        };
+        let mut found = views
+            .iter()
+            .filter_map(|view| Some((view, there(view, now_ms)?)));
+        let found = found.find(|(view, change)| is_it(view, change));
         let none = || Failure::refused(format!("{} {key} is not set", kind.name()));
         let (view, change) = found.ok_or_else(none)?;
         page(kind, view, change)?.print(self.output)
@@ -182,14 +197,14 @@ fn page(kind: Kind, view: &SettingView, change: &Change) -> Result<Page, Failure
 }
 
 impl Export {
-    async fn run(self, client: &Client) -> Result<(), Failure> {
+    async fn run(self, client: &Client, now_ms: i64) -> Result<(), Failure> {
         let kinds = match self.kinds.is_empty() {
             true => Kind::ALL,
             false => &self.kinds,
         };
         for kind in kinds {
             let views = views(client, kind.setting(), "").await?;
-            for change in views.iter().filter_map(there) {
+            for change in views.iter().filter_map(|view| there(view, now_ms)) {
                 let document = Setting(change).yaml()?;
                 bytes(format!("---\n{document}").as_bytes())?;
             }

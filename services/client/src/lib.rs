@@ -75,13 +75,14 @@ pub use schemas::v1::{
     ExtendedRequest, FeedPage, GangRequest, GroupTerm, JobSetCancelled, LeaseGranted, LeaseState,
     LeaseView, LimitRequest, NodeApprovalRequest, NodeCapacity, NumaPolicy, OperationState,
     OperationView, Operator, Outcome, PlacementPolicy, PlacementRules, PreemptionView,
-    PreemptionsPage, PreemptionsQuery, PrioritySet, QueueOrder, QueueView, QuotaPage, QuotaQuery,
-    QuotaView, Reclaim, Reclaimed, RefusalView, RefusalsPage, RefusalsQuery, Refused, Release,
-    Released, Requirement, ReservationRequest, ReservationView, ResourceCreated, ResourceState,
-    ResourceView, Revoke, Revoked, SetBudget, SetCordon, SetNode, SetPriorityClass, SetQueue,
-    SetQuota, SetRate, SetReservation, SetScheduling, SetTaints, SetTenant, SettingView,
-    SettingsPage, SettingsQuery, Spread, Submit, Submitted, Taint, TaintEffect, TenantEvent,
-    Toleration, UsageBy, UsageLine, UsagePage, UsageQuery,
+    PreemptionsPage, PreemptionsQuery, PrioritySet, QueueOrder, QueueQuery, QueueReply, QueueView,
+    QueuedView, QuotaPage, QuotaQuery, QuotaView, QuotaWait, Reclaim, Reclaimed, RefusalView,
+    RefusalsPage, RefusalsQuery, Refused, Release, Released, Requirement, ReservationRequest,
+    ReservationView, ResourceCreated, ResourceState, ResourceView, Revoke, Revoked, SetBudget,
+    SetCordon, SetNode, SetPriorityClass, SetQueue, SetQuota, SetRate, SetReservation,
+    SetScheduling, SetTaints, SetTenant, SettingView, SettingsPage, SettingsQuery, Spread, Submit,
+    Submitted, Taint, TaintEffect, TenantEvent, TenantTreatment, Toleration, UsageBy, UsageLine,
+    UsagePage, UsageQuery, WaitingCount,
 };
 pub use states::{AllocationState, Allocations, Stands};
 pub use verbs::Of;

@@ -11,10 +11,10 @@ use schemas::v1::{
     AllocationQuery, AllocationReply, AllocationView, AllocationsPage, AllocationsQuery, BillQuery,
     BillReply, BudgetQuery, BudgetReply, BudgetView, ExplainQuery, ExplainReply, LeaseQuery,
     LeaseReply, LeaseView, LogsQuery, LogsReply, OperationQuery, OperationReply, OperationView,
-    PreemptionsPage, PreemptionsQuery, QueryRefused, QueueView, QueuesQuery, QueuesReply,
-    QuotaPage, QuotaQuery, Refusal, RefusalsPage, RefusalsQuery, ReservationView,
-    ReservationsQuery, ReservationsReply, ResourceQuery, ResourceReply, ResourceView, SettingsPage,
-    SettingsQuery, UsagePage, UsageQuery,
+    PreemptionsPage, PreemptionsQuery, QueryRefused, QueueQuery, QueueReply, QueueView,
+    QueuesQuery, QueuesReply, QuotaPage, QuotaQuery, Refusal, RefusalsPage, RefusalsQuery,
+    ReservationView, ReservationsQuery, ReservationsReply, ResourceQuery, ResourceReply,
+    ResourceView, SettingsPage, SettingsQuery, UsagePage, UsageQuery,
 };
 use vocab::Rule;
 
@@ -114,6 +114,11 @@ impl Client {
         query: &PreemptionsQuery,
     ) -> Result<PreemptionsPage, QueryError> {
         self.ask("preemptions", query).await
+    }
+
+    /// What one has waiting for a place, in the order in which it is tried.
+    pub async fn queue(&self, query: &QueueQuery) -> Result<QueueReply, QueryError> {
+        self.ask("queue", query).await
     }
 
     /// The queues that one may submit to; to an operator all.

@@ -2,7 +2,7 @@
 
 pub mod domain;
 pub mod project;
-mod query;
+pub mod query;
 pub mod store;
 
 pub use domain::Config;
@@ -44,7 +44,13 @@ impl Service for QuotaService {
         let pool = ctx.postgres()?;
         let mark = Mark::default();
         let budgets = query::BudgetQueries { pool: pool.clone() };
-        let queries = Queries::new(ctx.subjects()).on(budgets, &mark);
+        let limits = query::QuotaQueries {
+            pool: pool.clone(),
+            cell: ctx.cell_no(),
+        };
+        let queries = Queries::new(ctx.subjects())
+            .on(budgets, &mark)
+            .on(limits, &mark);
         let sink = store::sink(pool).on_drift(ctx.on_drift());
         tokio::try_join!(
             ctx.decide::<Quota>(

@@ -8,11 +8,11 @@ mod planned;
 mod tenants;
 mod waiting;
 
-pub use accounts::{AccountRow, CohortRow, account, accounts, cohorts};
-pub use budgets::{all_budgets, budgets};
+pub use accounts::{AccountRow, accounts};
+pub use budgets::budgets;
 pub use history::{RETENTION_MS, history};
 pub use planned::{PlannedRow, planned};
-pub use tenants::{tenant, tenants};
+pub use tenants::tenants;
 pub use waiting::{WaitingRow, waiting};
 
 use crate::project::{Change, WarmProjection};

@@ -3,6 +3,7 @@
 pub mod domain;
 pub mod project;
 pub mod query;
+pub mod start_estimate;
 pub mod store;
 
 pub use domain::Config;
@@ -14,7 +15,10 @@ use chassis::{
 use domain::Scheduler;
 use futures::future::BoxFuture;
 use ledger::jetstream::Readers;
-use query::{AllocationQueries, AllocationsQueries, ExplainQueries, LeaseQueries, ResourceQueries};
+use query::{
+    AllocationQueries, AllocationsQueries, ExplainQueries, LeaseQueries, PreemptionsQueries,
+    QueueQueries, QueuesQueries, ReservationsQueries, ResourceQueries,
+};
 
 /// The service, for the chassis.
 pub struct SchedulerService;
@@ -51,7 +55,17 @@ impl Service for SchedulerService {
         let queries = Queries::new(ctx.subjects())
             .on(AllocationQueries { pool: pool.clone() }, &mark)
             .on(AllocationsQueries { pool: pool.clone() }, &mark)
-            .on(ExplainQueries { pool: pool.clone() }, &mark)
+            .on(
+                ExplainQueries {
+                    pool: pool.clone(),
+                    clock: ctx.clock.clone(),
+                },
+                &mark,
+            )
+            .on(PreemptionsQueries { pool: pool.clone() }, &mark)
+            .on(QueueQueries { pool: pool.clone() }, &mark)
+            .on(QueuesQueries { pool: pool.clone() }, &mark)
+            .on(ReservationsQueries { pool: pool.clone() }, &mark)
             .on(
                 ResourceQueries {
                     pool: pool.clone(),

@@ -20,8 +20,8 @@ pub use list::{Page, Wanted, list};
 pub use named::{Looked, NamedLease, NamedResource, Space, named_lease, named_resource};
 pub use nodes::{NodeUse, OnNode, nodes, on_node};
 pub use preemptions::{PreemptionEvent, preemptions};
-pub use queue::{PlaceInQueue, Queued, Standing, queue};
-pub use queues::{Held, QueueState, Share, queues};
+pub use queue::{Ahead, PlaceInQueue, Queued, Standing, queue};
+pub use queues::{Held, QueueState, Share, Waits, queues};
 pub use reservations::reservations;
 
 use crate::project::{Change, WarmProjection, Written};

@@ -14,7 +14,7 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use std::{collections::BTreeMap, str::FromStr, time::Duration};
-use vocab::{AllocationId, Rule, Token, WaitingReason, fact::AllocationWaiting};
+use vocab::{AllocationId, Millis, Rule, Token, WaitingReason, fact::AllocationWaiting};
 
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(200);
@@ -170,7 +170,7 @@ impl Probe<'_> {
         let id = AllocationId::parse(allocation).ok_or(ProbeError::Refused(self.asks_for))?;
         let since = Stopwatch::start();
         while since.elapsed() < PATIENCE {
-            let explanation = explain(pool, tenant, id, None).await?;
+            let explanation = explain(pool, tenant, id, None, Millis(0)).await?;
             if let Some(found) = explanation.and_then(|found| self.read(&found)) {
                 return Ok(found);
             }

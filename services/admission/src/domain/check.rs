@@ -86,3 +86,13 @@ pub fn by_name<K: Ord, V>(mut pairs: Vec<(K, V)>, field: &str) -> Result<Vec<(K,
         Err(Refusal::new(Rule::NameRepeated, field))
     }
 }
+
+/// An optional name as it is written: empty for none.
+pub fn written_name(name: Option<&Token>) -> String {
+    name.map_or_else(String::new, |name| name.as_str().to_owned())
+}
+
+/// An amount as it is written. What was read from one fits.
+pub fn written_amount(amount: u64) -> i64 {
+    i64::try_from(amount).unwrap_or(i64::MAX)
+}

@@ -26,6 +26,7 @@ pub use operations::{is_kept, is_recorded};
 pub use priority::TargetRequest;
 pub use resource::ResourceRequest;
 pub use room::Shares;
+pub use settings::{SETTINGS, named};
 pub use submit::{
     DependencyRequest, GangRequest, PlacementRequest, RequirementRequest, SpreadRequest,
     SubmitRequest, TermRequest, TolerationRequest,
@@ -44,8 +45,7 @@ use operations::{Known, Operations, OverBySlot};
 use rate::Bucket;
 use room::{Of, Room};
 use serde::{Deserialize, Serialize};
-use settings::Sets;
-use settings::Settings;
+use settings::{Sets, Settings};
 use std::{collections::BTreeMap, fmt};
 use vocab::{
     AllocationNo, AllocationSpec, At, EndCause, EventNo, Millis, Month, Operation, Refusal, Rule,

@@ -57,6 +57,66 @@ impl Setting {
     }
 }
 
+/// The names of the settings, in the order in which they are listed.
+pub const SETTINGS: [&str; 12] = [
+    "budget",
+    "cordon",
+    "node",
+    "period",
+    "priority_class",
+    "quota",
+    "queue",
+    "rate",
+    "reservation",
+    "scheduling",
+    "taints",
+    "tenant",
+];
+
+/// What a change is of: the setting's name, and which one of them, as `team-a/ml gpu`. Limits for a time are beside those for
+/// good.
+pub fn named(change: &AdminChange) -> (&'static str, String) {
+    match change {
+        AdminChange::Tenant(set) => ("tenant", set.tenant.to_string()),
+        AdminChange::Quota(set) => {
+            let mut key = format!("{} {}", set.account, set.resource);
+            let times = [("from", set.validity.from), ("until", set.validity.until)];
+            for (word, at) in times {
+                if let Some(at) = at {
+                    key.push_str(&format!(" {word} {}", at.0));
+                }
+            }
+            ("quota", key)
+        }
+        AdminChange::Budget(set) => ("budget", format!("{} {}", set.account, set.of.name())),
+        AdminChange::Rate(set) => {
+            let mut key = set.resource.to_string();
+            let scope = &set.scope;
+            let names = [
+                ("tenant", &scope.tenant),
+                ("priority_class", &scope.priority_class),
+                ("pool", &scope.pool),
+                ("cluster", &scope.cluster),
+            ];
+            for (word, name) in names {
+                if let Some(name) = name {
+                    key.push_str(&format!(" {word}={name}"));
+                }
+            }
+            ("rate", key)
+        }
+        AdminChange::Queue(set) => ("queue", set.queue.to_string()),
+        AdminChange::PriorityClass(set) => ("priority_class", set.class.to_string()),
+        // There is one of each.
+        AdminChange::Scheduling(_) => ("scheduling", "cell".to_owned()),
+        AdminChange::Period(_) => ("period", "cell".to_owned()),
+        AdminChange::Cordon(set) => ("cordon", set.node.to_string()),
+        AdminChange::Taints(set) => ("taints", set.node.to_string()),
+        AdminChange::Reservation(set) => ("reservation", set.reservation.to_string()),
+        AdminChange::Node(set) => ("node", set.node.to_string()),
+    }
+}
+
 /// A change of a setting.
 pub(super) trait Sets {
     fn setting(&self) -> Setting;

@@ -94,27 +94,28 @@ fn result(found: &StoredOperation) -> Option<Reply> {
         "released" => Reply::Released(v1::Released { fencing_token }),
         "revoked" => Reply::Revoked(v1::Revoked { fencing_token }),
         "reclaimed" => Reply::Reclaimed(v1::Reclaimed {}),
-        "refused" => refused(found.refusal.as_ref()?),
+        "refused" => Reply::Refused(broken(found.refusal.as_ref()?)),
         _ => return None,
     })
 }
 
-fn refused(stored: &StoredRefusal) -> Reply {
+/// The rule that was broken, as the contract has it.
+pub(super) fn broken(stored: &StoredRefusal) -> v1::Refused {
     let rule = Rule::ALL.iter().find(|rule| rule.name() == stored.rule);
     // The rule of a later version still reads as a refusal.
     let Some(rule) = rule else {
         let explanation = format!("{}: {}", stored.rule, stored.subject);
-        return Reply::Refused(v1::Refused {
+        return v1::Refused {
             explanation,
             ..v1::Refused::default()
-        });
+        };
     };
     let refusal = Refusal::over(*rule, &*stored.subject, stored.limit, stored.actual);
-    Reply::Refused(v1::Refused {
+    v1::Refused {
         refusal: Some(refusal.to_prost()),
         retryable: rule.retryable(),
         explanation: refusal.to_string(),
-    })
+    }
 }
 
 #[cfg(test)]

@@ -66,6 +66,7 @@ use vocab::{AllocationId, CellNo, EventNo, Millis, Refusal, Token};
     on "tenant, operation_id",
     where "stands AND operation_id IS NOT NULL"
 ))]
+#[table(index(refused, on "tenant, event_no DESC", where "state = 'refused'"))]
 pub struct Operation<'a> {
     /// Number of the event that recorded the operation.
     #[table(check = "event_no > 0")]

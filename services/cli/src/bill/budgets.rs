@@ -21,20 +21,25 @@ impl Budgets {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.tenant(self.whose.tenant.as_deref()).await?;
         let budgets = client.budgets(0).await?;
-        let columns = vec![
-            column("team", "team"),
-            column("namespace", "namespace"),
-            column("of", "of"),
-            column("period", "period"),
-            column("ends_ms", "until"),
-            column("exhausted_at_ms", "exhausted"),
-            column("amount", "budget"),
-            column("spent", "spent"),
-            column("burn_per_hour", "an hour"),
-        ];
-        let sheet = Sheet::new(columns, 6, budgets.iter().map(row).collect());
+        let sheet = sheet(&budgets);
         Page::of(sheet, "no budgets: nothing bounds what is used up").print(self.output)
     }
+}
+
+/// Budgets with what is spent of them.
+pub fn sheet(budgets: &[BudgetView]) -> Sheet {
+    let columns = vec![
+        column("team", "team"),
+        column("namespace", "namespace"),
+        column("of", "of"),
+        column("period", "period"),
+        column("ends_ms", "until"),
+        column("exhausted_at_ms", "exhausted"),
+        column("amount", "budget"),
+        column("spent", "spent"),
+        column("burn_per_hour", "an hour"),
+    ];
+    Sheet::new(columns, 6, budgets.iter().map(row).collect())
 }
 
 fn row(budget: &BudgetView) -> Vec<Cell> {

@@ -8,7 +8,7 @@ mod report;
 mod show;
 mod usage;
 
-pub use budgets::Budgets;
+pub use budgets::{Budgets, sheet as budgets_sheet};
 pub use describe::Describe;
 pub use invoice::InvoiceCommand;
 pub use rates::RatesCommand;

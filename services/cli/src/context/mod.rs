@@ -178,6 +178,14 @@ impl Context {
         self.connect(options.creds(creds).deadline(deadline)).await
     }
 
+    /// For a question that operators may ask, too: as the tenant that is said or the context's, or else as the operator.
+    pub async fn asker(&self, said: Option<&str>) -> Result<Client, Failure> {
+        match self.tenant_of(said) {
+            Some(tenant) => self.tenant(Some(&tenant)).await,
+            None => self.operator_until(None).await,
+        }
+    }
+
     async fn connect(&self, options: ConnectOptions) -> Result<Client, Failure> {
         Ok(Client::connect(options.ca_file(self.ca_file())).await?)
     }

@@ -4,6 +4,7 @@
 use super::text::cell_of;
 use scheduler::{
     project::{ANOTHER_TENANTS, Entry, Said},
+    start_estimate::StartEstimate,
     store::{Explanation, PlaceInQueue, Standing},
 };
 use serde_json::Value;
@@ -107,6 +108,18 @@ fn of_place(place: &PlaceInQueue) -> Value {
         ("in_queue", place.in_queue.into()),
         ("position_in_line", place.position_in_line.into()),
         ("in_line", place.in_line.into()),
+        ("ahead_cpu_milli", place.ahead.cpu_milli.into()),
+        ("ahead_memory_bytes", place.ahead.memory_bytes.into()),
+        ("ahead_gpu_milli", place.ahead.gpu_milli.into()),
+        ("start", place.start.as_ref().map(of_start).into()),
+    ])
+}
+
+fn of_start(start: &StartEstimate) -> Value {
+    object([
+        ("earliest_ms", start.earliest.0.into()),
+        ("latest_ms", start.latest.0.into()),
+        ("placements", start.placements.into()),
     ])
 }
 

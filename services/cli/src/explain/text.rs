@@ -4,6 +4,7 @@ use super::{entry, quota, reasons};
 use crate::{amount, submit::exited};
 use scheduler::{
     project::{ANOTHER_TENANTS, Entry, Said},
+    start_estimate::StartEstimate,
     store::{Allocation, Explanation, PlaceInQueue, Standing},
 };
 use vocab::{AllocationId, CellNo, Filter, Lsn, Millis, QosClass, ResourceKind};
@@ -38,6 +39,8 @@ pub fn lines(explanation: &Explanation, at: Option<Lsn>, history: bool) -> Vec<S
     }
     if let Some(place) = &explanation.place {
         out.push(place_in_queue(allocation, place));
+        out.extend(ahead(place));
+        out.extend(place.start.as_ref().map(start));
     }
     if let Some(group) = &explanation.pending_group {
         out.extend(of_group(cell, allocation.id, group));
@@ -185,6 +188,29 @@ fn place_in_queue(allocation: &Allocation, place: &PlaceInQueue) -> String {
         text += &format!(", {position} of {count} in pending group {}", group.0);
     }
     text
+}
+
+/// Nothing where nobody is before it.
+fn ahead(place: &PlaceInQueue) -> Option<String> {
+    let amounts = [
+        (ResourceKind::Cpu, place.ahead.cpu_milli),
+        (ResourceKind::Memory, place.ahead.memory_bytes),
+        (ResourceKind::Gpu, place.ahead.gpu_milli),
+    ];
+    let amounts = amounts.into_iter().filter(|(_, amount)| *amount > 0);
+    let amounts: Vec<_> = amounts
+        .map(|(kind, amount)| amount::human(kind, amount))
+        .collect();
+    (!amounts.is_empty()).then(|| format!("ahead        {}", amounts.join(", ")))
+}
+
+fn start(start: &StartEstimate) -> String {
+    format!(
+        "start        {} to {}, as 9 of 10 of the last {} that waited as long",
+        amount::moment(start.earliest),
+        amount::moment(start.latest),
+        start.placements
+    )
 }
 
 fn of_group(cell: CellNo, id: AllocationId, entry: &Entry) -> Vec<String> {

@@ -21,7 +21,17 @@ pub struct Standing {
 #[derive(Debug, Clone)]
 struct Stands {
     change: Change,
-    version: u64,
+    /// Of what has one name, the highest holds: since when, and the version.
+    rank: (i64, u64),
+    is_over: bool,
+}
+
+/// Since when it holds, where limits for good may have taken the place of others.
+fn since(change: &Change, set_at_ms: i64) -> i64 {
+    match change {
+        Change::Quota(set) if set.until_ms.is_none() => set.from_ms.unwrap_or(set_at_ms),
+        _ => 0,
+    }
 }
 
 impl Standing {
@@ -34,20 +44,25 @@ impl Standing {
             let Some(kind) = Kind::of(&change) else {
                 continue;
             };
+            let rank = (since(&change, view.set_at_ms), view.version);
             kind::begin(&mut change, now_ms);
             let setting = Setting(&change);
+            let is_over = setting.is_over(now_ms);
             let key = setting.key(now_ms)?;
             let counter = setting.counter().unwrap_or_else(|| key.clone());
             let newest = standing.versions.entry((kind, counter)).or_default();
             *newest = view.version.max(*newest);
-            let version = view.version;
-            let stands = Stands { change, version };
+            let stands = Stands {
+                change,
+                rank,
+                is_over,
+            };
             // Limits for good and those that were planned and have begun have one name.
             let known = standing
                 .settings
                 .entry((kind, key))
                 .or_insert_with(|| stands.clone());
-            if known.version < stands.version {
+            if known.rank < stands.rank {
                 *known = stands;
             }
         }
@@ -55,9 +70,9 @@ impl Standing {
     }
 
     fn get(&self, kind: Kind, key: &str) -> Option<&Change> {
-        let stands = self.settings.get(&(kind, key.to_owned()));
-        let change = stands.map(|stands| &stands.change);
-        change.filter(|change| !Setting(change).is_absent())
+        let stands = self.settings.get(&(kind, key.to_owned()))?;
+        let is_there = !stands.is_over && !Setting(&stands.change).is_absent();
+        is_there.then_some(&stands.change)
     }
 
     fn version(&self, kind: Kind, counter: &str) -> u64 {

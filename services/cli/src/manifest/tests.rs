@@ -692,6 +692,41 @@ fn limits_that_have_begun_hold_in_place_of_those_before() {
 }
 
 #[test]
+fn limits_that_were_planned_hold_from_their_moment_whatever_was_set_before_it() {
+    let quota = |limit, from_ms| {
+        Change::Quota(v1::SetQuota {
+            tenant: "a".to_owned(),
+            resource: "pods".to_owned(),
+            limit,
+            from_ms,
+            ..v1::SetQuota::default()
+        })
+    };
+    let view = |version, set_at_ms, change| SettingView {
+        version,
+        set_at_ms,
+        change: Some(change),
+        ..SettingView::default()
+    };
+    let planned = view(1, NOW_MS, quota(8, Some(NOW_MS + 50)));
+    let hold = |base_at_ms: i64| {
+        let base = view(2, base_at_ms, quota(4, None));
+        let cell = Cell(vec![planned.clone(), base]);
+        let standing = Standing::of(&cell.0, NOW_MS + 100).unwrap();
+        let file = read("file", "kind: Quota\naccount: a\nresource: pods\nhard: 8").unwrap();
+        sends_nothing(&plan(&file, &standing, true, NOW_MS + 100).unwrap())
+    };
+    assert!(
+        hold(NOW_MS + 20),
+        "the planned ones took the place of those before"
+    );
+    assert!(
+        !hold(NOW_MS + 70),
+        "those after took the place of the planned ones"
+    );
+}
+
+#[test]
 fn what_is_over_is_not_set_again() {
     let cell = Cell::default();
     let file = "kind: Reservation\nreservation: r\nqueue: q\nfrom: 2026-01-01T00:00:00Z\nuntil: 2026-01-02T00:00:00Z\nnodes: 1";

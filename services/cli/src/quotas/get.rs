@@ -1,17 +1,23 @@
 //! One account.
 
-use super::json;
+use super::{ask, json};
 use crate::{
     Failure, amount,
+    bill::budgets_sheet,
     context::Context,
     print::{Cell, Output, Page, Sheet, column, exactly, named, plain, valued},
 };
 use clap::Args;
+use client::{BudgetView, TenantTreatment};
 use quota::{
-    project::{AccountState, BudgetState, TenantRow},
-    store::{self, AccountRow, PlannedRow, WaitingRow},
+    project::{AccountState, WaitingState},
+    query::of_wait,
+    store::{AccountRow, PlannedRow},
 };
-use vocab::{Account, BudgetOf, CellNo, Limits, Millis, QuotaResource, Token};
+use vocab::{Account, AllocationId, Limits, Millis, OnExceed, QuotaResource, ReclaimFrom, Token};
+
+/// Of those that wait the cell tells so many, at the most.
+const WAITING_MAX: u32 = 200;
 
 #[derive(Args)]
 pub struct Get {
@@ -25,32 +31,52 @@ pub struct Get {
     output: Output,
 }
 
+/// One that waits for quota.
+pub type Waiting = (AllocationId, WaitingState);
+
 /// All that is known of an account.
 pub struct View {
     pub account: Account,
-    pub tenant: Option<TenantRow>,
+    /// None: there is no such tenant.
+    pub tenant: Option<TenantTreatment>,
     pub rows: Vec<AccountRow>,
     pub planned: Vec<PlannedRow>,
-    pub budgets: Vec<(BudgetOf, BudgetState)>,
+    pub budgets: Vec<BudgetView>,
     /// In it and below it.
-    pub waiting: Vec<WaitingRow>,
-    pub cell: CellNo,
+    pub waiting: Vec<Waiting>,
 }
 
 impl Get {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let pool = context.warm_state("quota").await?;
+        let tenant = &self.account.tenant;
+        let client = context.tenant(Some(tenant.as_str())).await?;
+        let told = ask(&client, WAITING_MAX).await?;
+        let mut budgets = client.budgets(0).await?;
+        let name = |name: &Option<Token>| name.as_ref().map_or("", Token::as_str).to_owned();
+        let own = (name(&self.account.team), name(&self.account.namespace));
+        budgets.retain(|it| (&it.team, &it.namespace) == (&own.0, &own.1));
+        let rows = told.rows.into_iter().map(|of| of.row);
+        let waiting = told.waiting.iter().map(|one| of_wait(tenant, one));
+        let waiting = waiting.collect::<Result<Vec<_>, _>>();
+        let mut waiting = waiting.map_err(|it| it.to_string())?;
+        waiting.retain(|(_, state)| within(&state.account, &self.account));
+        waiting.truncate(self.waiting as usize);
+        let planned = told.planned.into_iter();
         let view = View {
-            tenant: store::tenant(&pool, &self.account.tenant).await?,
-            rows: store::account(&pool, &self.account).await?,
-            planned: store::planned(&pool, &self.account).await?,
-            budgets: store::budgets(&pool, &self.account).await?,
-            waiting: store::waiting(&pool, &self.account, self.waiting).await?,
-            cell: context.cell_no()?,
+            tenant: told.treatment,
+            rows: rows.filter(|row| row.account == self.account).collect(),
+            planned: planned.filter(|row| row.account == self.account).collect(),
+            budgets,
+            waiting,
             account: self.account,
         };
         page(&view).print(self.output)
     }
+}
+
+/// Whether it is the account or below it.
+fn within(one: &Account, account: &Account) -> bool {
+    std::iter::successors(Some(one.clone()), Account::parent).any(|above| above == *account)
 }
 
 fn page(view: &View) -> Page {
@@ -58,34 +84,44 @@ fn page(view: &View) -> Page {
         Some(tenant) => treatment(&view.account, tenant),
         None => format!("{}: no such tenant", view.account),
     };
-    Page::new(json::view(view))
+    let page = Page::new(json::view(view))
         .text(head)
         .sheet(resources(&view.rows))
-        .lines(beside(view))
+        .lines(beside(view));
+    match view.budgets.is_empty() {
+        true => page,
+        false => page.sheet(budgets_sheet(&view.budgets)),
+    }
 }
 
 /// What has no column in the table of the resources.
 fn beside(view: &View) -> Vec<String> {
     let planned = view.planned.iter().map(planned);
-    let budgets = view.budgets.iter();
-    let budgets = budgets.map(|(of, state)| budget(of, state));
-    let waiting = view.waiting.iter();
-    let waiting = waiting.map(|one| waits(view.cell, one));
-    planned.chain(budgets).chain(waiting).collect()
+    planned.chain(view.waiting.iter().map(waits)).collect()
 }
 
-fn treatment(account: &Account, tenant: &TenantRow) -> String {
-    let cohort = tenant.cohort.as_ref();
-    let cohort = cohort.map_or("no cohort".into(), |name| format!("cohort {name}"));
+pub fn on_exceed(treatment: &TenantTreatment) -> OnExceed {
+    OnExceed::from_number(treatment.on_exceed).unwrap_or_default()
+}
+
+pub fn reclaim(treatment: &TenantTreatment) -> ReclaimFrom {
+    ReclaimFrom::from_number(treatment.reclaim).unwrap_or_default()
+}
+
+fn treatment(account: &Account, tenant: &TenantTreatment) -> String {
+    let cohort = match tenant.cohort.as_str() {
+        "" => "no cohort".into(),
+        name => format!("cohort {name}"),
+    };
     let borrows = if tenant.preemptible {
         ""
     } else {
         ", borrows nothing"
     };
-    let reclaim = tenant.reclaim.name().replace('_', " ");
+    let reclaim = reclaim(tenant).name().replace('_', " ");
     format!(
         "{account}: {cohort}{borrows}, beyond its limits: {}, takes back from: {reclaim}",
-        tenant.on_exceed.name(),
+        on_exceed(tenant).name(),
     )
 }
 
@@ -191,35 +227,12 @@ fn planned(row: &PlannedRow) -> String {
     )
 }
 
-fn budget(of: &BudgetOf, state: &BudgetState) -> String {
-    let lasts = match state.exhausted_at {
-        None => format!("lasts until {}", amount::moment(state.period.1)),
-        Some(at) if at <= state.as_of => format!("used up since {}", amount::moment(at)),
-        Some(at) => format!("used up by {}", amount::moment(at)),
-    };
-    format!(
-        "budget   {}: {} of {} per {}, {} an hour, {lasts} (as of {})",
-        of.name(),
-        amount::spent(of, state.spent),
-        amount::spent(of, state.budget.amount.into()),
-        state.budget.period.name(),
-        amount::spent(of, state.burn),
-        amount::moment(state.as_of),
-    )
-}
-
-fn waits(cell: CellNo, one: &WaitingRow) -> String {
-    let state = &one.state;
+fn waits((id, state): &Waiting) -> String {
     let refusal = state.refusal.as_ref();
     let reason = refusal.map_or("not tried again yet".into(), ToString::to_string);
     let reclaimed = match state.reclaimed {
-        None => String::new(),
-        Some(by) => {
-            let by = by.by.map_or("its burst was over".into(), |by| {
-                format!("taken back for {}", by.id(cell))
-            });
-            format!(", {by}")
-        }
+        None => "",
+        Some(_) => ", its quota was taken back",
     };
     let below = [&state.account.team, &state.account.namespace];
     let below: Vec<_> = below.into_iter().flatten().map(Token::as_str).collect();
@@ -228,8 +241,7 @@ fn waits(cell: CellNo, one: &WaitingRow) -> String {
         path => format!(" of {path}"),
     };
     format!(
-        "waits    {}{below} priority {} since {}: {reason}{reclaimed}",
-        one.allocation.id(cell),
+        "waits    {id}{below} priority {} since {}: {reason}{reclaimed}",
         state.priority,
         amount::moment(state.since),
     )
@@ -238,10 +250,8 @@ fn waits(cell: CellNo, one: &WaitingRow) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quota::project::{Peak, Planned, Reclaimed, WaitingState};
-    use vocab::{
-        AllocationNo, Budget, OnExceed, Period, ReclaimFrom, Refusal, ResourceKind, Rule, Validity,
-    };
+    use quota::project::{Peak, Planned, Reclaimed};
+    use vocab::{AllocationNo, CellNo, Refusal, Rule, Validity};
 
     fn view() -> View {
         let account = Account::parse("a").unwrap();
@@ -267,13 +277,11 @@ mod tests {
             changed_at: Millis(0),
         };
         View {
-            tenant: Some(TenantRow {
-                tenant: account.tenant.clone(),
-                cohort: Some(Token::new("c").unwrap()),
+            tenant: Some(TenantTreatment {
+                cohort: "c".to_owned(),
                 preemptible: true,
-                on_exceed: OnExceed::Wait,
-                reclaim: ReclaimFrom::LowerPriority,
-                version: 1,
+                on_exceed: OnExceed::Wait as i32,
+                reclaim: ReclaimFrom::LowerPriority as i32,
             }),
             rows: vec![AccountRow {
                 account: account.clone(),
@@ -281,6 +289,7 @@ mod tests {
                 state,
             }],
             planned: vec![PlannedRow {
+                account: account.clone(),
                 resource: QuotaResource::Pods,
                 version: 7,
                 planned: Planned {
@@ -291,34 +300,26 @@ mod tests {
                     },
                 },
             }],
-            budgets: vec![(
-                BudgetOf::Use(ResourceKind::Gpu),
-                BudgetState {
-                    budget: Budget {
-                        amount: 8000,
-                        period: Period::Day,
-                    },
-                    version: 1,
-                    period: Period::Day.around(Millis(0)),
-                    spent: 1500,
-                    as_of: Millis(1000),
-                    burn: 500,
-                    exhausted_at: Some(Millis(60_000)),
-                },
-            )],
-            waiting: vec![WaitingRow {
-                allocation: AllocationNo(1),
-                state: WaitingState {
+            budgets: vec![BudgetView {
+                of: "gpu".to_owned(),
+                amount: 8000,
+                period: schemas::v1::Period::Day.into(),
+                spent: "1500".to_owned(),
+                burn: "500".to_owned(),
+                as_of_ms: 1000,
+                exhausted_at_ms: Some(60_000),
+                ..BudgetView::default()
+            }],
+            waiting: vec![(
+                AllocationNo(1).id(CellNo(3)),
+                WaitingState {
                     account: Account::parse("a/x").unwrap(),
                     priority: 5,
                     since: Millis(0),
                     refusal: Some(Refusal::over(Rule::QuotaExceeded, "a/x cpu", 8, 9)),
-                    reclaimed: Some(Reclaimed {
-                        by: Some(AllocationNo(2)),
-                    }),
+                    reclaimed: Some(Reclaimed { by: None }),
                 },
-            }],
-            cell: CellNo(3),
+            )],
             account,
         }
     }
@@ -326,7 +327,6 @@ mod tests {
     #[test]
     fn an_account_is_a_page() {
         let view = view();
-        let id = |no: u64| format!("00000000-0000-0003-0000-00000000000{no}");
         let row = &resources(&view.rows).rows[0];
         let texts: Vec<_> = row.iter().map(|cell| cell.text.as_str()).collect();
         assert_eq!(
@@ -345,9 +345,8 @@ mod tests {
         );
         let waits = format!(
             "waits    {} of x priority 5 since 1970-01-01T00:00:00Z: quota exceeded: a/x cpu (limit 8, actual 9), \
-             taken back for {}",
-            id(1),
-            id(2)
+             its quota was taken back",
+            AllocationNo(1).id(CellNo(3)),
         );
         let tenant = view.tenant.as_ref().unwrap();
         assert_eq!(
@@ -356,8 +355,6 @@ mod tests {
         );
         let expected = [
             "planned  pods: limit 30 from 1970-01-01T00:00:05Z (version 7)",
-            "budget   gpu: 1.500 GPU-hours of 8.000 GPU-hours per day, 0.500 GPU-hours an hour, used up by \
-             1970-01-01T00:01:00Z (as of 1970-01-01T00:00:01Z)",
             &waits,
         ];
         assert_eq!(beside(&view), expected);

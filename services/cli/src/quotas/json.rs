@@ -1,21 +1,24 @@
 //! Quota for programs: amounts in the units of the resource types, moments as Unix milliseconds. Sums that may be larger
 //! than any program's numbers are text.
 
-use super::get::View;
-use crate::explain::object;
+use super::{
+    get::{View, Waiting, on_exceed, reclaim},
+    tree::OfCohort,
+};
+use crate::{explain::object, submit::words};
+use client::{BudgetView, TenantTreatment};
 use quota::{
-    project::{AccountState, BudgetState, HourRow, TenantRow},
-    store::{AccountRow, CohortRow, PlannedRow, WaitingRow},
+    project::{AccountState, HourRow},
+    store::{AccountRow, PlannedRow},
 };
 use serde_json::Value;
-use vocab::{BudgetOf, CellNo, Limits, Millis, Token};
+use vocab::{Limits, Millis};
 
 fn moment(at: Option<Millis>) -> Value {
     at.map(|at| at.0).into()
 }
 
 pub fn view(view: &View) -> Value {
-    let budgets = view.budgets.iter();
     object([
         ("account", view.account.to_string().into()),
         ("tenant", view.tenant.as_ref().map(tenant).into()),
@@ -27,28 +30,18 @@ pub fn view(view: &View) -> Value {
                 .collect(),
         ),
         ("planned", view.planned.iter().map(planned).collect()),
-        (
-            "budgets",
-            budgets.map(|(of, row)| budget(of, row)).collect(),
-        ),
-        (
-            "waiting",
-            view.waiting
-                .iter()
-                .map(|row| waiting(view.cell, row))
-                .collect(),
-        ),
+        ("budgets", view.budgets.iter().map(budget).collect()),
+        ("waiting", view.waiting.iter().map(waiting).collect()),
     ])
 }
 
-pub fn tenant(row: &TenantRow) -> Value {
+fn tenant(treatment: &TenantTreatment) -> Value {
+    let cohort = Some(treatment.cohort.as_str()).filter(|name| !name.is_empty());
     object([
-        ("tenant", row.tenant.as_str().into()),
-        ("cohort", row.cohort.as_ref().map(Token::as_str).into()),
-        ("preemptible", row.preemptible.into()),
-        ("on_exceed", row.on_exceed.name().into()),
-        ("reclaim", row.reclaim.name().into()),
-        ("version", row.version.into()),
+        ("cohort", cohort.into()),
+        ("preemptible", treatment.preemptible.into()),
+        ("on_exceed", on_exceed(treatment).name().into()),
+        ("reclaim", reclaim(treatment).name().into()),
     ])
 }
 
@@ -96,27 +89,24 @@ fn planned(row: &PlannedRow) -> Value {
     ])
 }
 
-fn budget(of: &BudgetOf, row: &BudgetState) -> Value {
+fn budget(budget: &BudgetView) -> Value {
     object([
-        ("of", of.name().into()),
-        ("amount", row.budget.amount.into()),
-        ("period", row.budget.period.name().into()),
-        ("version", row.version.into()),
-        ("period_start_ms", row.period.0.0.into()),
-        ("period_end_ms", row.period.1.0.into()),
-        ("spent", row.spent.to_string().into()),
-        ("as_of_ms", row.as_of.0.into()),
-        ("burn_per_hour", row.burn.to_string().into()),
-        ("exhausted_at_ms", moment(row.exhausted_at)),
+        ("of", budget.of.as_str().into()),
+        ("amount", budget.amount.into()),
+        ("period", words(budget.period()).into()),
+        ("period_start_ms", budget.begins_ms.into()),
+        ("period_end_ms", budget.ends_ms.into()),
+        ("spent", budget.spent.as_str().into()),
+        ("as_of_ms", budget.as_of_ms.into()),
+        ("burn_per_hour", budget.burn.as_str().into()),
+        ("exhausted_at_ms", budget.exhausted_at_ms.into()),
     ])
 }
 
-fn waiting(cell: CellNo, row: &WaitingRow) -> Value {
-    let state = &row.state;
+fn waiting((id, state): &Waiting) -> Value {
     let refusal = state.refusal.as_ref();
-    let by = state.reclaimed.and_then(|reclaimed| reclaimed.by);
     object([
-        ("allocation_id", row.allocation.id(cell).to_string().into()),
+        ("allocation_id", id.to_string().into()),
         ("account", state.account.to_string().into()),
         ("priority", state.priority.into()),
         ("since_ms", state.since.0.into()),
@@ -128,14 +118,13 @@ fn waiting(cell: CellNo, row: &WaitingRow) -> Value {
         ("limit", refusal.map(|refusal| refusal.limit).into()),
         ("actual", refusal.map(|refusal| refusal.actual).into()),
         ("reclaimed", state.reclaimed.is_some().into()),
-        ("reclaimed_by", by.map(|by| by.id(cell).to_string()).into()),
     ])
 }
 
-pub fn cohort(row: &CohortRow) -> Value {
+pub fn cohort(((cohort, resource), row): &OfCohort) -> Value {
     object([
-        ("cohort", row.cohort.as_str().into()),
-        ("resource", row.resource.to_string().into()),
+        ("cohort", cohort.as_str().into()),
+        ("resource", resource.to_string().into()),
         ("tenants", row.tenants.into()),
         ("hard", row.hard.to_string().into()),
         ("lendable", row.lendable.to_string().into()),

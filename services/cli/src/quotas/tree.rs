@@ -1,6 +1,6 @@
 //! All accounts by level, and the sums of the cohorts.
 
-use super::json;
+use super::{Of, ask, json};
 use crate::{
     Failure, amount,
     context::Context,
@@ -8,12 +8,13 @@ use crate::{
     print::{Output, Page, Sheet, column, named, plain, valued},
 };
 use clap::Args;
-use quota::store::{self, AccountRow, CohortRow};
-use vocab::{Account, Token};
+use quota::store::AccountRow;
+use std::collections::BTreeMap;
+use vocab::{Account, QuotaResource, Token};
 
 #[derive(Args)]
 pub struct Tree {
-    /// Only this tenant, with its teams and namespaces, and its cohort.
+    /// Only this tenant, with its teams and namespaces; without, the context's, or all for an operator.
     tenant: Option<String>,
     #[command(flatten)]
     output: Output,
@@ -21,15 +22,14 @@ pub struct Tree {
 
 impl Tree {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let pool = context.warm_state("quota").await?;
-        let tenant = self.tenant.as_deref().map(Token::new).transpose()?;
-        let rows = store::accounts(&pool, tenant.as_ref()).await?;
-        let mut cohorts = store::cohorts(&pool).await?;
-        if let Some(tenant) = tenant {
-            let own = store::tenant(&pool, &tenant).await?;
-            let own = own.and_then(|tenant| tenant.cohort);
-            cohorts.retain(|row| own.as_ref() == Some(&row.cohort));
-        }
+        let client = context.asker(self.tenant.as_deref()).await?;
+        let told = ask(&client, 0).await?;
+        // A tenant is told of itself alone.
+        let cohorts = match context.tenant_of(self.tenant.as_deref()) {
+            Some(_) => Vec::new(),
+            None => cohorts(&told.rows),
+        };
+        let rows: Vec<AccountRow> = told.rows.into_iter().map(|of| of.row).collect();
         let value = object([
             ("accounts", rows.iter().map(json::account).collect()),
             ("cohorts", cohorts.iter().map(json::cohort).collect()),
@@ -40,6 +40,39 @@ impl Tree {
             .rows(sheet(&rows))
             .print(self.output)
     }
+}
+
+/// What the tenants of a cohort have together.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Cohort {
+    pub tenants: u64,
+    pub hard: u128,
+    pub lendable: u128,
+    pub reserved: u128,
+    pub used: u128,
+    pub borrowed: u128,
+}
+
+/// A cohort, and one of its resources.
+pub type OfCohort = ((String, QuotaResource), Cohort);
+
+/// By name and resource. Only tenants' own accounts lend.
+fn cohorts(rows: &[Of<AccountRow>]) -> Vec<OfCohort> {
+    let mut sums: BTreeMap<(String, QuotaResource), Cohort> = BTreeMap::new();
+    let lend = |of: &&Of<AccountRow>| !of.cohort.is_empty() && of.row.account.team.is_none();
+    for Of { row, cohort } in rows.iter().filter(lend) {
+        let key = (cohort.clone(), row.resource.clone());
+        let (sum, state) = (sums.entry(key).or_default(), &row.state);
+        let limits = state.limits;
+        let lendable = limits.map_or(0, |it| it.lend.unwrap_or(it.hard).min(it.hard));
+        sum.tenants += 1;
+        sum.hard += u128::from(limits.map_or(0, |limits| limits.hard));
+        sum.lendable += u128::from(lendable);
+        sum.reserved += u128::from(state.reserved);
+        sum.used += u128::from(state.used);
+        sum.borrowed += u128::from(state.borrowed);
+    }
+    sums.into_iter().collect()
 }
 
 fn sheet(rows: &[AccountRow]) -> Sheet {
@@ -123,15 +156,13 @@ fn percent(held: u128, limit: u128) -> String {
     }
 }
 
-fn cohort_line(row: &CohortRow) -> String {
-    let of = |amount: u128| amount::plain(&row.resource, amount);
+fn cohort_line(((cohort, resource), row): &OfCohort) -> String {
+    let of = |amount: u128| amount::plain(resource, amount);
     let held = row.reserved.saturating_add(row.used);
-    let unit = amount::unit(&row.resource).map_or(String::new(), |unit| format!(" {unit}"));
+    let unit = amount::unit(resource).map_or(String::new(), |unit| format!(" {unit}"));
     format!(
-        "cohort {} ({} tenants) {}: {} / {} {}{unit}, lendable {}, borrowed {}",
-        row.cohort,
+        "cohort {cohort} ({} tenants) {resource}: {} / {} {}{unit}, lendable {}, borrowed {}",
         row.tenants,
-        row.resource,
         of(held),
         of(row.hard),
         percent(held, row.hard),
@@ -144,7 +175,7 @@ fn cohort_line(row: &CohortRow) -> String {
 mod tests {
     use super::*;
     use quota::project::AccountState;
-    use vocab::{Limits, QuotaResource};
+    use vocab::Limits;
 
     #[test]
     fn levels_are_indented_below_each_other() {
@@ -174,18 +205,38 @@ mod tests {
             "  gpu              0.000 / 1.000 (0 %) GPUs",
         ];
         assert_eq!(lines(&rows), expected);
-        let cohort = CohortRow {
-            cohort: Token::new("c").unwrap(),
-            resource: QuotaResource::Cpu,
-            tenants: 2,
-            hard: 8000,
-            lendable: 3000,
-            reserved: 1000,
-            used: 3000,
-            borrowed: 500,
+        let tenant = |hard, lend, used, borrowed| Of {
+            row: AccountRow {
+                account: Account::parse("a").unwrap(),
+                resource: QuotaResource::Cpu,
+                state: AccountState {
+                    limits: Some(Limits {
+                        lend,
+                        ..Limits::hard(hard)
+                    }),
+                    reserved: 500,
+                    used,
+                    borrowed,
+                    ..AccountState::default()
+                },
+            },
+            cohort: "c".to_owned(),
         };
+        let mut team = tenant(1000, None, 70, 0);
+        team.row.account = Account::parse("a/x").unwrap();
+        let mut alone = tenant(1000, None, 70, 0);
+        alone.cohort.clear();
+        let rows = [
+            tenant(2000, None, 1000, 500),
+            tenant(6000, Some(1000), 2000, 0),
+            team,
+            alone,
+        ];
+        let cohorts = cohorts(&rows);
+        assert_eq!(cohorts.len(), 1);
+        let cohort = &cohorts[0];
         assert_eq!(
-            cohort_line(&cohort),
+            cohort_line(cohort),
             "cohort c (2 tenants) cpu: 4.000 / 8.000 (50 %) cores, lendable 3.000, borrowed 0.500"
         );
     }

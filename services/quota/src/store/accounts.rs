@@ -1,11 +1,11 @@
-//! The table `resource_quotas`, and the view `quota_cohort`.
+//! The table `resource_quotas`.
 
 use super::{
     keys::{self, Below, Keys},
     parted,
 };
 use crate::project::{AccountState, Key, Peak};
-use chassis::warm::{OutOfRange, ROWS_MAX, WarmError, merge, unsigned};
+use chassis::warm::{ROWS_MAX, WarmError, merge};
 use sqlx::{PgConnection, PgPool};
 use std::collections::BTreeMap;
 use table::{Row, Table};
@@ -150,19 +150,6 @@ pub struct AccountRow {
     pub state: AccountState,
 }
 
-/// What the tenants of a cohort have together.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CohortRow {
-    pub cohort: Token,
-    pub resource: QuotaResource,
-    pub tenants: u64,
-    pub hard: u128,
-    pub lendable: u128,
-    pub reserved: u128,
-    pub used: u128,
-    pub borrowed: u128,
-}
-
 pub async fn write(
     tx: &mut PgConnection,
     rows: BTreeMap<&Key, Option<&AccountState>>,
@@ -194,56 +181,34 @@ async fn delete(tx: &mut PgConnection, gone: &[&Key]) -> Result<(), WarmError> {
     Ok(())
 }
 
-/// An account's own rows, by resource.
-pub async fn account(pool: &PgPool, account: &Account) -> Result<Vec<AccountRow>, WarmError> {
-    let team = keys::name(account.team.as_ref());
-    let namespace = keys::name(account.namespace.as_ref());
-    read(pool, Some(&account.tenant), Some((team, namespace))).await
-}
-
-/// All accounts, or a tenant's with those below it: each before those below it.
-pub async fn accounts(pool: &PgPool, tenant: Option<&Token>) -> Result<Vec<AccountRow>, WarmError> {
-    read(pool, tenant, None).await
-}
-
-async fn read(
+/// A tenant's accounts, or all, behind one of them: each before those below it, by resource.
+pub async fn accounts(
     pool: &PgPool,
     tenant: Option<&Token>,
-    below: Option<(&str, &str)>,
+    after: Option<&Key>,
+    limit: u32,
 ) -> Result<Vec<AccountRow>, WarmError> {
+    // Apart, as one statement for both would not go by the key.
+    let of = match tenant {
+        Some(_) => "tenant = $1",
+        None => "$1::text IS NULL",
+    };
     let query = table::select(Quota::TABLE)
-        + " WHERE ($1::text IS NULL OR tenant = $1) AND ($2::text IS NULL OR (team, namespace) = ($2, $3))
-            ORDER BY tenant, team, namespace, resource";
+        + &format!(
+            " WHERE {of} AND (tenant, team, namespace, resource) > ($2, $3, $4, $5)
+            ORDER BY tenant, team, namespace, resource LIMIT $6"
+        );
+    let mut keys = Keys::default();
+    after.iter().for_each(|key| keys.push(key));
+    let first = |names: &[&str]| names.first().copied().unwrap_or("").to_owned();
     let rows: Vec<Quota> = sqlx::query_as(&query)
         .bind(tenant.map(Token::as_str))
-        .bind(below.map(|(team, _)| team))
-        .bind(below.map(|(_, namespace)| namespace))
+        .bind(first(&keys.accounts.tenants))
+        .bind(first(&keys.accounts.teams))
+        .bind(first(&keys.accounts.namespaces))
+        .bind(keys.resources.pop().unwrap_or_default())
+        .bind(i64::from(limit))
         .fetch_all(pool)
         .await?;
     Ok(rows.into_iter().map(AccountRow::from).collect())
-}
-
-/// All cohorts, by name and resource.
-pub async fn cohorts(pool: &PgPool) -> Result<Vec<CohortRow>, WarmError> {
-    let records = sqlx::query!(
-        r#"SELECT cohort AS "cohort!", resource AS "resource!", tenants AS "tenants!", hard::text AS "hard!",
-                  lendable::text AS "lendable!", reserved::text AS "reserved!", used::text AS "used!",
-                  borrowed::text AS "borrowed!"
-           FROM quota_cohort ORDER BY cohort, resource"#
-    )
-    .fetch_all(pool)
-    .await?;
-    let rows = records.into_iter().map(|record| {
-        Ok::<_, OutOfRange>(CohortRow {
-            cohort: keys::token("cohort", &record.cohort)?,
-            resource: keys::resource(&record.resource)?,
-            tenants: unsigned("tenants", record.tenants)?,
-            hard: keys::whole("hard", &record.hard)?,
-            lendable: keys::whole("lendable", &record.lendable)?,
-            reserved: keys::whole("reserved", &record.reserved)?,
-            used: keys::whole("used", &record.used)?,
-            borrowed: keys::whole("borrowed", &record.borrowed)?,
-        })
-    });
-    Ok(rows.collect::<Result<_, _>>()?)
 }

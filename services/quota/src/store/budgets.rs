@@ -1,7 +1,7 @@
 //! The table `quota_budgets`.
 
 use super::{
-    keys::{self, Accounts, Below},
+    keys::{Accounts, Below},
     parted,
 };
 use crate::project::BudgetState;
@@ -127,7 +127,7 @@ async fn delete(tx: &mut PgConnection, gone: &[&BudgetKey]) -> Result<(), WarmEr
 }
 
 /// All budgets of a tenant and of what is below it.
-pub async fn all_budgets(
+pub async fn budgets(
     pool: &PgPool,
     tenant: &Token,
 ) -> Result<Vec<(Account, BudgetOf, BudgetState)>, WarmError> {
@@ -147,20 +147,4 @@ pub async fn all_budgets(
         (account, of, state)
     };
     Ok(rows.into_iter().map(of).collect())
-}
-
-/// An account's own budgets, by what they are of.
-pub async fn budgets(
-    pool: &PgPool,
-    account: &Account,
-) -> Result<Vec<(BudgetOf, BudgetState)>, WarmError> {
-    let query = table::select(Spending::TABLE)
-        + " WHERE (tenant, team, namespace) = ($1, $2, $3) ORDER BY budget_of";
-    let rows: Vec<Spending> = sqlx::query_as(&query)
-        .bind(account.tenant.as_str())
-        .bind(keys::name(account.team.as_ref()))
-        .bind(keys::name(account.namespace.as_ref()))
-        .fetch_all(pool)
-        .await?;
-    Ok(rows.into_iter().map(Spending::state).collect())
 }

@@ -3,7 +3,7 @@
 use crate::project::Key;
 use chassis::warm::OutOfRange;
 use table::{PgType, Read, RowError, Value, Written, types};
-use vocab::{Account, QuotaResource, Token};
+use vocab::{Account, Token};
 
 /// The columns that an account is.
 #[derive(Debug, Default)]
@@ -71,20 +71,11 @@ pub fn account(tenant: Token, Below(team): Below, Below(namespace): Below) -> Ac
     }
 }
 
-pub fn resource(text: &str) -> Result<QuotaResource, OutOfRange> {
-    QuotaResource::parse(text).ok_or_else(|| OutOfRange::new("resource", text))
-}
-
-pub fn token(what: &'static str, text: &str) -> Result<Token, OutOfRange> {
+fn token(what: &'static str, text: &str) -> Result<Token, OutOfRange> {
     Token::new(text).map_err(|_| OutOfRange::new(what, text))
 }
 
 /// A name that may be missing, which the tables hold as ''.
 pub fn name(token: Option<&Token>) -> &str {
     token.map_or("", Token::as_str)
-}
-
-/// A `numeric` without a fraction, as text.
-pub fn whole(what: &'static str, text: &str) -> Result<u128, OutOfRange> {
-    text.parse().map_err(|_| OutOfRange::new(what, text))
 }

@@ -84,6 +84,7 @@ impl Plan {
 impl From<Plan> for PlannedRow {
     fn from(row: Plan) -> Self {
         Self {
+            account: keys::account(row.tenant, row.team, row.namespace),
             resource: row.resource,
             version: row.version,
             planned: Planned {
@@ -107,6 +108,7 @@ impl From<Plan> for PlannedRow {
 /// A change of limits that is to come, or an override that is not over.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedRow {
+    pub account: Account,
     pub resource: QuotaResource,
     /// Of the change that planned it.
     pub version: u64,
@@ -152,14 +154,12 @@ async fn delete(tx: &mut PgConnection, gone: &[Version<'_>]) -> Result<(), WarmE
     Ok(())
 }
 
-/// What is planned for an account, by resource and in the order of the versions.
-pub async fn planned(pool: &PgPool, account: &Account) -> Result<Vec<PlannedRow>, WarmError> {
+/// What is planned for a tenant's accounts, or for all: by account and resource, in the order of the versions.
+pub async fn planned(pool: &PgPool, tenant: Option<&Token>) -> Result<Vec<PlannedRow>, WarmError> {
     let query = table::select(Plan::TABLE)
-        + " WHERE (tenant, team, namespace) = ($1, $2, $3) ORDER BY resource, version";
+        + " WHERE $1::text IS NULL OR tenant = $1 ORDER BY tenant, team, namespace, resource, version";
     let rows: Vec<Plan> = sqlx::query_as(&query)
-        .bind(account.tenant.as_str())
-        .bind(keys::name(account.team.as_ref()))
-        .bind(keys::name(account.namespace.as_ref()))
+        .bind(tenant.map(Token::as_str))
         .fetch_all(pool)
         .await?;
     Ok(rows.into_iter().map(PlannedRow::from).collect())

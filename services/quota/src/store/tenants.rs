@@ -58,17 +58,8 @@ pub async fn write(
     merge(tx, &rows).await
 }
 
-/// All tenants, by name.
-pub async fn tenants(pool: &PgPool) -> Result<Vec<TenantRow>, WarmError> {
-    read(pool, None).await
-}
-
-/// How quota treats one tenant; none: it was never set.
-pub async fn tenant(pool: &PgPool, tenant: &Token) -> Result<Option<TenantRow>, WarmError> {
-    Ok(read(pool, Some(tenant)).await?.pop())
-}
-
-async fn read(pool: &PgPool, tenant: Option<&Token>) -> Result<Vec<TenantRow>, WarmError> {
+/// How quota treats a tenant, or all, by name. One that was never set is not among them.
+pub async fn tenants(pool: &PgPool, tenant: Option<&Token>) -> Result<Vec<TenantRow>, WarmError> {
     let query =
         table::select(Tenant::TABLE) + " WHERE ($1::text IS NULL OR tenant = $1) ORDER BY tenant";
     let rows: Vec<Tenant> = sqlx::query_as(&query)

@@ -3,9 +3,13 @@
 use super::allocation::{of_view, view};
 use crate::{
     project::{Entry, Position},
-    store::{self, Explanation, PlaceInQueue, Standing},
+    start_estimate::StartEstimate,
+    store::{self, Ahead, Explanation, PlaceInQueue, Standing},
 };
-use chassis::query::{Asked, Trouble, Verb};
+use chassis::{
+    Clock,
+    query::{Asked, Trouble, Verb},
+};
 use schemas::v1::{self, ExplainQuery, ExplainReply};
 use sqlx::PgPool;
 use vocab::{AllocationId, Event, Lsn, Millis, Rule, Token};
@@ -14,6 +18,7 @@ use wire::Message;
 /// The verb `explain`.
 pub struct ExplainQueries {
     pub pool: PgPool,
+    pub clock: Clock,
 }
 
 impl Verb for ExplainQueries {
@@ -29,7 +34,8 @@ impl Verb for ExplainQueries {
         let id = AllocationId::parse(&asked.query.allocation_id);
         let id = id.ok_or_else(|| Trouble::refused(Rule::AllocationIdInvalid, "allocation_id"))?;
         let as_of = Some(Lsn(asked.query.as_of_lsn)).filter(|lsn| lsn.0 > 0);
-        let found = store::explain(&self.pool, &asked.tenant, id, as_of).await?;
+        let now = self.clock.now_ms();
+        let found = store::explain(&self.pool, &asked.tenant, id, as_of, Millis(now)).await?;
         let found =
             found.ok_or_else(|| Trouble::refused(Rule::AllocationNotFound, "allocation_id"))?;
         Ok(reply(&found))
@@ -72,6 +78,14 @@ fn place(place: &PlaceInQueue) -> v1::PlaceInQueue {
             Standing::Queued | Standing::Nominated => 0,
         },
         since_ms: place.since.0,
+        ahead_cpu_milli: place.ahead.cpu_milli,
+        ahead_memory_bytes: place.ahead.memory_bytes,
+        ahead_gpu_milli: place.ahead.gpu_milli,
+        start: place.start.map(|start| v1::StartEstimate {
+            earliest_ms: start.earliest.0,
+            latest_ms: start.latest.0,
+            placements: start.placements,
+        }),
     }
 }
 
@@ -122,5 +136,15 @@ fn of_place(place: &v1::PlaceInQueue, nominated: bool) -> Result<PlaceInQueue, U
         in_queue: number(place.in_queue)?,
         position_in_line: in_group(place.position_in_line)?,
         in_line: in_group(place.in_line)?,
+        ahead: Ahead {
+            cpu_milli: place.ahead_cpu_milli,
+            memory_bytes: place.ahead_memory_bytes,
+            gpu_milli: place.ahead_gpu_milli,
+        },
+        start: place.start.as_ref().map(|start| StartEstimate {
+            earliest: Millis(start.earliest_ms),
+            latest: Millis(start.latest_ms),
+            placements: start.placements,
+        }),
     })
 }

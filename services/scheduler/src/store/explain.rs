@@ -12,7 +12,7 @@ use sqlx::{PgConnection, PgPool};
 use std::collections::{BTreeMap, BTreeSet};
 use table::Read;
 use uuid::Uuid;
-use vocab::{AllocationId, CellNo, Lsn, PendingGroupNo, Token, WaitingReason};
+use vocab::{AllocationId, CellNo, Lsn, Millis, PendingGroupNo, Token, WaitingReason};
 
 /// Entries of one allocation that are read, at the most.
 const HISTORY_MAX: i64 = 200;
@@ -42,6 +42,7 @@ pub async fn explain(
     tenant: &Token,
     id: AllocationId,
     as_of: Option<Lsn>,
+    now: Millis,
 ) -> Result<Option<Explanation>, WarmError> {
     let mut tx = pool.begin_with(BEGIN).await?;
     let Some(allocation) = find(&mut tx, tenant, id).await? else {
@@ -61,7 +62,7 @@ pub async fn explain(
         None => None,
     };
     let place = match as_of {
-        None => place(&mut *tx, id).await?,
+        None => place(&mut tx, tenant, id, now).await?,
         Some(_) => None,
     };
     let (high, _) = id.0.as_u64_pair();

@@ -2,8 +2,8 @@
 
 use super::history;
 use crate::project::{Outcome, Over, Position, PreemptionRow};
-use chassis::warm::{Moment, OutOfRange, WarmError, unsigned};
-use sqlx::PgPool;
+use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
+use sqlx::{FromRow, PgPool};
 use table::{Read, Table};
 use uuid::Uuid;
 use vocab::{AllocationId, CellNo, Lsn, Millis, PreemptionCause, Token};
@@ -91,10 +91,11 @@ impl<'a> Record<'a> {
 pub struct PreemptionEvent {
     pub position: Position,
     pub victim: AllocationId,
+    pub tenant: String,
     pub queue: String,
     pub node: String,
     pub cause: PreemptionCause,
-    /// Whom it made room for, where that is the tenant's too.
+    /// Whom it made room for, where that is of the same tenant.
     pub by: Option<AllocationId>,
     pub at: Millis,
     pub grace_until: Millis,
@@ -106,31 +107,61 @@ pub struct PreemptionEvent {
     pub gpu_milli: Option<u64>,
 }
 
-/// What a tenant lost to others, the latest first.
+#[derive(FromRow)]
+struct Event {
+    lsn: i64,
+    event_index: i32,
+    allocation_id: Uuid,
+    tenant: String,
+    queue: String,
+    node: String,
+    cause: String,
+    by_own: Option<Uuid>,
+    at: Moment,
+    grace_until: Moment,
+    outcome: String,
+    stopped_at: Option<Moment>,
+    requeued: Option<bool>,
+    freed_cpu_milli: Option<i64>,
+    freed_memory_bytes: Option<i64>,
+    freed_gpu_milli: Option<i64>,
+}
+
+/// What a tenant, or anybody, lost to others before a position, the latest first.
 pub async fn preemptions(
     pool: &PgPool,
-    tenant: &Token,
+    tenant: Option<&Token>,
+    before: Position,
     limit: u32,
 ) -> Result<Vec<PreemptionEvent>, WarmError> {
-    let records = sqlx::query!(
-        r#"SELECT p.lsn, p.event_index, p.allocation_id, p.queue, p.node, p.cause,
-                  own.allocation_id AS "by_own?", p.at AS "at: Moment", p.grace_until AS "grace_until: Moment",
-                  p.outcome, p.stopped_at AS "stopped_at: Moment", p.requeued, p.freed_cpu_milli,
-                  p.freed_memory_bytes, p.freed_gpu_milli
-           FROM preemption_events AS p
-           LEFT JOIN allocations AS own ON own.allocation_id = p.by_allocation_id AND own.tenant = p.tenant
-           WHERE p.tenant = $1 ORDER BY p.lsn DESC, p.event_index DESC LIMIT $2"#,
-        tenant.as_str(),
-        i64::from(limit),
-    )
-    .fetch_all(pool)
-    .await?;
+    // Apart, as one statement for both would not go by the tenant's index.
+    let of = match tenant {
+        Some(_) => "p.tenant = $1",
+        None => "$1::text IS NULL",
+    };
+    let query = format!(
+        "SELECT p.lsn, p.event_index, p.allocation_id, p.tenant, p.queue, p.node, p.cause,
+                own.allocation_id AS by_own, p.at, p.grace_until, p.outcome, p.stopped_at, p.requeued,
+                p.freed_cpu_milli, p.freed_memory_bytes, p.freed_gpu_milli
+         FROM preemption_events AS p
+         LEFT JOIN allocations AS own ON own.allocation_id = p.by_allocation_id AND own.tenant = p.tenant
+         WHERE {of} AND (p.lsn, p.event_index) < ($2, $3)
+         ORDER BY p.lsn DESC, p.event_index DESC LIMIT $4"
+    );
+    let records: Vec<Event> = sqlx::query_as(&query)
+        .bind(tenant.map(Token::as_str))
+        .bind(bigint("after", before.lsn.0.min(i64::MAX.unsigned_abs()))?)
+        .bind(i32::try_from(before.index).unwrap_or(i32::MAX))
+        .bind(i64::from(limit))
+        .fetch_all(pool)
+        .await?;
     let rows = records.into_iter().map(|record| {
         let amount =
             |what, value: Option<i64>| value.map(|value| unsigned(what, value)).transpose();
         Ok(PreemptionEvent {
             position: history::position(record.lsn, record.event_index)?,
             victim: AllocationId(record.allocation_id),
+            tenant: record.tenant,
             queue: record.queue,
             node: record.node,
             cause: PreemptionCause::read(record.cause, "cause")?,

@@ -1,8 +1,11 @@
 //! The table `scheduling_queue`: what waits for a place.
 
-use crate::project::{AllocationState, Written};
+use crate::{
+    project::{AllocationState, Written},
+    start_estimate::StartEstimate,
+};
 use chassis::warm::{Moment, OutOfRange, WarmError, insert, unsigned, update};
-use sqlx::{PgConnection, PgExecutor, PgPool};
+use sqlx::{PgConnection, PgPool};
 use table::{Read, Table};
 use uuid::Uuid;
 use vocab::{
@@ -232,37 +235,97 @@ pub struct PlaceInQueue {
     /// From 1; none while it is in no pending group.
     pub position_in_line: Option<i64>,
     pub in_line: Option<i64>,
+    /// What those before it in the queue ask for, together.
+    pub ahead: Ahead,
+    /// When it may expect a node.
+    pub start: Option<StartEstimate>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ahead {
+    pub cpu_milli: u64,
+    pub memory_bytes: u64,
+    pub gpu_milli: u64,
 }
 
 pub async fn place(
-    db: impl PgExecutor<'_>,
+    db: &mut PgConnection,
+    tenant: &Token,
     id: AllocationId,
+    now: Millis,
 ) -> Result<Option<PlaceInQueue>, WarmError> {
     let record = sqlx::query!(
-        r#"SELECT state AS "state!", not_before AS "not_before: Moment", since AS "since!: Moment",
-                  position AS "position!", in_queue AS "in_queue!", position_in_line, in_line
-           FROM (SELECT *, row_number() OVER (PARTITION BY queue ORDER BY standing, rank, turn, arrival) AS position,
-                        count(*) OVER (PARTITION BY queue) AS in_queue,
-                        CASE WHEN pending_group IS NOT NULL
-                             THEN row_number() OVER (PARTITION BY pending_group ORDER BY rank, turn, arrival)
+        r#"SELECT queue AS "queue!", requested_at AS "requested_at!: Moment", state AS "state!",
+                  not_before AS "not_before: Moment", since AS "since!: Moment", position AS "position!",
+                  in_queue AS "in_queue!", position_in_line, in_line,
+                  least(coalesce(cpu_milli, 0), 9223372036854775807)::bigint AS "cpu_milli!",
+                  least(coalesce(memory_bytes, 0), 9223372036854775807)::bigint AS "memory_bytes!",
+                  least(coalesce(gpu_milli, 0), 9223372036854775807)::bigint AS "gpu_milli!"
+           FROM (SELECT q.allocation_id, q.queue, q.requested_at, q.state, q.not_before, q.since,
+                        row_number() OVER (PARTITION BY q.queue ORDER BY standing, rank, turn, arrival) AS position,
+                        count(*) OVER (PARTITION BY q.queue) AS in_queue,
+                        CASE WHEN q.pending_group IS NOT NULL
+                             THEN row_number() OVER (PARTITION BY q.pending_group ORDER BY rank, turn, arrival)
                         END AS position_in_line,
-                        CASE WHEN pending_group IS NOT NULL THEN count(*) OVER (PARTITION BY pending_group) END AS in_line
-                 FROM queue_order
-                 WHERE queue = (SELECT queue FROM scheduling_queue WHERE allocation_id = $1)) AS q
+                        CASE WHEN q.pending_group IS NOT NULL THEN count(*) OVER (PARTITION BY q.pending_group) END AS in_line,
+                        sum(a.cpu_milli) OVER ahead AS cpu_milli,
+                        sum(a.memory_bytes) OVER ahead AS memory_bytes,
+                        sum(a.gpu_count::bigint * a.gpu_milli) OVER ahead AS gpu_milli
+                 FROM queue_order AS q LEFT JOIN live_allocations AS a ON a.allocation_id = q.allocation_id
+                 WHERE q.queue = (SELECT queue FROM scheduling_queue WHERE allocation_id = $1)
+                 WINDOW ahead AS (PARTITION BY q.queue ORDER BY standing, rank, turn, arrival
+                                  ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)) AS q
            WHERE allocation_id = $1"#,
         id.0,
     )
-    .fetch_optional(db)
+    .fetch_optional(&mut *db)
     .await?;
     let Some(record) = record else {
         return Ok(None);
     };
+    let standing = Standing::of(&record.state, record.not_before)?;
+    let requested = record.requested_at.into();
+    let start = match standing {
+        Standing::Nominated => None,
+        Standing::Queued | Standing::Paused(_) => {
+            let waits = waits(db, tenant, &record.queue).await?;
+            StartEstimate::of(waits, requested, now)
+        }
+    };
     Ok(Some(PlaceInQueue {
-        standing: Standing::of(&record.state, record.not_before)?,
+        standing,
         since: record.since.into(),
         position: record.position,
         in_queue: record.in_queue,
         position_in_line: record.position_in_line,
         in_line: record.in_line,
+        ahead: Ahead {
+            cpu_milli: unsigned("cpu_milli", record.cpu_milli)?,
+            memory_bytes: unsigned("memory_bytes", record.memory_bytes)?,
+            gpu_milli: unsigned("gpu_milli", record.gpu_milli)?,
+        },
+        start,
     }))
+}
+
+/// How many of a tenant's latest allocations are looked at for their waits, of the live ones and of those that are over.
+const WAITS_LOOKED_AT: i64 = 500;
+
+/// From the request to the placement, of a tenant's latest in a queue; ms.
+async fn waits(db: &mut PgConnection, tenant: &Token, queue: &str) -> Result<Vec<u64>, WarmError> {
+    let waits = sqlx::query_scalar!(
+        r#"SELECT greatest(0, extract(epoch FROM placed_at - requested_at) * 1000)::bigint AS "wait!"
+           FROM ((SELECT queue, placed_at, requested_at FROM live_allocations
+                  WHERE tenant = $1 ORDER BY allocation_id DESC LIMIT $3)
+                 UNION ALL
+                 (SELECT queue, placed_at, requested_at FROM ended_allocations
+                  WHERE tenant = $1 ORDER BY allocation_id DESC LIMIT $3)) AS latest
+           WHERE queue = $2 AND placed_at IS NOT NULL"#,
+        tenant.as_str(),
+        queue,
+        WAITS_LOOKED_AT,
+    );
+    let waits = waits.fetch_all(db).await?;
+    let waits = waits.into_iter().map(|wait| unsigned("wait", wait));
+    Ok(waits.collect::<Result<_, _>>()?)
 }

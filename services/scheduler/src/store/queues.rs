@@ -4,8 +4,9 @@ use super::history;
 use crate::project::{Entry, Said};
 use chassis::warm::{Moment, OutOfRange, WarmError, unsigned};
 use sqlx::PgPool;
+use std::collections::BTreeMap;
 use table::Read;
-use vocab::{Millis, QueueSettings, ResourceKind};
+use vocab::{Millis, QueueSettings, ResourceKind, Token, WaitingReason};
 
 /// A queue that somebody has set, or that something is in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,10 +17,19 @@ pub struct QueueState {
     pub version: Option<u64>,
     /// On nodes, without what is being preempted; in the queue itself, not below it.
     pub held: Held,
-    /// How many wait in it.
-    pub waiting: u64,
+    /// What waits in it for a place.
+    pub waiting: Vec<Waits>,
     /// What was last said when one of its pending groups was explained.
     pub share: Option<Share>,
+}
+
+/// So many wait for the same reason; none: they were not tried yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Waits {
+    pub reason: Option<WaitingReason>,
+    pub allocations: u64,
+    /// When the first of them was requested.
+    pub oldest: Millis,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -38,8 +48,9 @@ pub struct Share {
     pub at: Millis,
 }
 
-/// All queues, by name.
-pub async fn queues(pool: &PgPool) -> Result<Vec<QueueState>, WarmError> {
+/// The queues that a tenant may submit to, or all, by name.
+pub async fn queues(pool: &PgPool, tenant: Option<&Token>) -> Result<Vec<QueueState>, WarmError> {
+    let mut waiting = waiting(pool).await?;
     let records = sqlx::query!(
         r#"WITH held AS (
                SELECT queue, count(*) AS allocations,
@@ -47,25 +58,25 @@ pub async fn queues(pool: &PgPool) -> Result<Vec<QueueState>, WarmError> {
                       least(sum(memory_bytes), 9223372036854775807)::bigint AS memory_bytes,
                       least(sum(gpu_count::bigint * gpu_milli), 9223372036854775807)::bigint AS gpu_milli
                FROM live_allocations WHERE node IS NOT NULL AND NOT preempted GROUP BY queue),
-           waiting AS (SELECT queue, count(*) AS allocations FROM scheduling_queue GROUP BY queue),
-           known AS (SELECT queue FROM queues UNION SELECT queue FROM held UNION SELECT queue FROM waiting)
+           known AS (SELECT queue FROM queues UNION SELECT queue FROM held UNION SELECT queue FROM scheduling_queue)
            SELECT known.queue AS "queue!", s.parent AS "parent?", coalesce(s.weight_milli, w.weight_milli) AS "weight_milli?",
                   s.cpu_milli_limit AS "cpu_milli_limit?", s.memory_bytes_limit AS "memory_bytes_limit?",
                   s.gpu_milli_limit AS "gpu_milli_limit?", s.tenants AS "tenants?", s.queue_order AS "queue_order?",
                   s.placement AS "placement?", s.version AS "version?",
                   coalesce(held.allocations, 0) AS "allocations!", coalesce(held.cpu_milli, 0) AS "cpu_milli!",
                   coalesce(held.memory_bytes, 0) AS "memory_bytes!", coalesce(held.gpu_milli, 0) AS "gpu_milli!",
-                  coalesce(waiting.allocations, 0) AS "waiting!", said.lsn AS "lsn?",
+                  said.lsn AS "lsn?",
                   said.event_index AS "event_index?", said.at AS "at?: Moment", said.fact AS "fact?"
            FROM known
            LEFT JOIN queues AS s ON s.queue = known.queue
            LEFT JOIN tenant_weights AS w ON w.tenant = known.queue
            LEFT JOIN held ON held.queue = known.queue
-           LEFT JOIN waiting ON waiting.queue = known.queue
            LEFT JOIN LATERAL (SELECT lsn, event_index, at, fact FROM explanations AS e
                               WHERE e.kind = 'pending_group_explained' AND e.queue = known.queue
                               ORDER BY lsn DESC, event_index DESC LIMIT 1) AS said ON true
-           ORDER BY known.queue"#
+           WHERE $1::text IS NULL OR known.queue = $1 OR $1 = ANY (s.tenants)
+           ORDER BY known.queue"#,
+        tenant.map(Token::as_str),
     )
     .fetch_all(pool)
     .await?;
@@ -101,6 +112,7 @@ pub async fn queues(pool: &PgPool) -> Result<Vec<QueueState>, WarmError> {
             _ => None,
         };
         let share = said.as_ref().and_then(share_of);
+        let waits = waiting.remove(&record.queue).unwrap_or_default();
         Ok(QueueState {
             queue: record.queue,
             settings,
@@ -114,11 +126,36 @@ pub async fn queues(pool: &PgPool) -> Result<Vec<QueueState>, WarmError> {
                 memory_bytes: unsigned("memory_bytes", record.memory_bytes)?,
                 gpu_milli: unsigned("gpu_milli", record.gpu_milli)?,
             },
-            waiting: unsigned("waiting", record.waiting)?,
+            waiting: waits,
             share,
         })
     });
     rows.collect()
+}
+
+/// What waits, by queue and by what was last said of it: of its pending group, or else of itself.
+async fn waiting(pool: &PgPool) -> Result<BTreeMap<String, Vec<Waits>>, WarmError> {
+    let records = sqlx::query!(
+        r#"SELECT w.queue AS "queue!", coalesce(said.reason, w.waiting_reason) AS reason,
+                  sum(w.allocations)::bigint AS "allocations!", min(w.oldest) AS "oldest!: Moment"
+           FROM (SELECT queue, pending_group, waiting_reason, count(*) AS allocations, min(requested_at) AS oldest
+                 FROM scheduling_queue GROUP BY queue, pending_group, waiting_reason) AS w
+           LEFT JOIN LATERAL (SELECT reason FROM explanations AS e
+                              WHERE e.kind = 'pending_group_explained' AND e.pending_group = w.pending_group
+                              ORDER BY lsn DESC, event_index DESC LIMIT 1) AS said ON true
+           GROUP BY 1, 2 ORDER BY 1, 2 NULLS FIRST"#
+    )
+    .fetch_all(pool)
+    .await?;
+    let mut waiting: BTreeMap<String, Vec<Waits>> = BTreeMap::new();
+    for record in records {
+        waiting.entry(record.queue).or_default().push(Waits {
+            reason: Option::read(record.reason, "reason")?,
+            allocations: unsigned("allocations", record.allocations)?,
+            oldest: record.oldest.into(),
+        });
+    }
+    Ok(waiting)
 }
 
 fn share_of(entry: &Entry) -> Option<Share> {

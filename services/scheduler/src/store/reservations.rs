@@ -54,13 +54,19 @@ impl<'a> Record<'a> {
     }
 }
 
-/// All reservations, in the order in which they begin.
-pub async fn reservations(pool: &PgPool) -> Result<Vec<ReservationRow>, WarmError> {
+/// The reservations for the queues that a tenant may submit to, or all, in the order in which they begin.
+pub async fn reservations(
+    pool: &PgPool,
+    tenant: Option<&Token>,
+) -> Result<Vec<ReservationRow>, WarmError> {
     let records = sqlx::query!(
         r#"SELECT reservation, queue, starts_at AS "starts_at: Moment", ends_at AS "ends_at: Moment", nodes_wanted,
                   selector AS "selector: Json<Vec<Requirement>>", state, nodes, version,
                   changed_at AS "changed_at: Moment"
-           FROM reservations ORDER BY starts_at, reservation"#
+           FROM reservations
+           WHERE $1::text IS NULL OR queue = $1 OR queue IN (SELECT queue FROM queues WHERE $1 = ANY (tenants))
+           ORDER BY starts_at, reservation"#,
+        tenant.map(Token::as_str),
     )
     .fetch_all(pool)
     .await?;

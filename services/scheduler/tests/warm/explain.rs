@@ -1,9 +1,12 @@
 //! Why an allocation stands where it stands, now and before.
 
 use super::*;
-use chassis::query::{Asked, Verb};
+use chassis::{
+    Clock,
+    query::{Asked, Verb},
+};
 use ledger::Projection;
-use scheduler::project::{ANOTHER_TENANTS, Entry, Outcome, Over, Said, WarmProjection};
+use scheduler::project::{ANOTHER_TENANTS, Entry, Outcome, Over, Position, Said, WarmProjection};
 use scheduler::query::{self, ExplainQueries};
 use schemas::v1::ExplainQuery;
 use vocab::fact::{
@@ -21,6 +24,8 @@ struct Cell {
 }
 
 const T0_MS: i64 = 1_700_000_000_000;
+/// When somebody asks.
+const LATER: Millis = Millis(T0_MS + 3_600_000);
 
 impl Cell {
     async fn new(scratch: &Scratch) -> Self {
@@ -117,7 +122,7 @@ impl Cell {
 
     async fn explain(&self, allocation: AllocationNo, as_of: Option<u64>) -> store::Explanation {
         let id = allocation.id(CELL);
-        let found = store::explain(&self.pool, &token("t"), id, as_of.map(Lsn)).await;
+        let found = store::explain(&self.pool, &token("t"), id, as_of.map(Lsn), LATER).await;
         let found = found.unwrap().expect("the tenant's own");
         let asked = Asked {
             tenant: token("t"),
@@ -130,6 +135,7 @@ impl Cell {
         };
         let queries = ExplainQueries {
             pool: self.pool.clone(),
+            clock: Clock::manual(LATER.0).0,
         };
         let reply = queries.answer(asked).await.expect("the tenant's own");
         let mut told = query::explanation(&reply, &token("t")).expect("the contract's");
@@ -140,7 +146,12 @@ impl Cell {
     }
 
     async fn preemptions(&self, tenant: &str) -> Vec<store::PreemptionEvent> {
-        store::preemptions(&self.pool, &token(tenant), 10)
+        let last = Position {
+            lsn: Lsn(u64::MAX),
+            index: 0,
+        };
+        let tenant = token(tenant);
+        store::preemptions(&self.pool, Some(&tenant), last, 10)
             .await
             .unwrap()
     }
@@ -229,6 +240,7 @@ async fn what_was_said_can_be_read_as_of_an_earlier_position() {
     let place = now.place.expect("it waits");
     assert_eq!((place.position, place.in_queue), (1, 1));
     assert_eq!((place.position_in_line, place.in_line), (Some(1), Some(1)));
+    assert_eq!((place.ahead, place.start), (store::Ahead::default(), None));
     let pending_group = now.pending_group.expect("its pending_group was explained");
     let said = said_of_pending_group(7, first, 700);
     let position = pending_group.position;
@@ -355,7 +367,7 @@ async fn a_preemption_says_what_it_freed_and_names_no_other_tenants_allocation()
         .pending_group
         .and_then(|pending_group| pending_group.names());
     assert_eq!(head, Some(ANOTHER_TENANTS));
-    let theirs = store::explain(&cell.pool, &token("t"), other.id(CELL), None).await;
+    let theirs = store::explain(&cell.pool, &token("t"), other.id(CELL), None, LATER).await;
     assert_eq!(theirs.unwrap(), None);
     scratch.close().await;
 }

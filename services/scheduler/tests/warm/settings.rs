@@ -3,7 +3,7 @@
 use super::*;
 use scheduler::project::{ReservationRow, ReservationState, SettingRow};
 use sqlx::types::Json;
-use store::{Held, QueueState};
+use store::{Held, QueueState, Waits};
 use vocab::{
     AdvanceReservation, Operator, PlacementPolicy, PriorityClass, QueueOrder, QueueSettings,
     Requirement, ResourceKind, SchedulingPolicy, Taint, TaintEffect,
@@ -77,7 +77,7 @@ async fn queues_are_listed_with_what_they_hold() {
         settings,
         version: Some(2),
         held: Held::default(),
-        waiting: 0,
+        waiting: Vec::new(),
         share: None,
     };
     let own = QueueState {
@@ -90,10 +90,22 @@ async fn queues_are_listed_with_what_they_hold() {
             memory_bytes: 2 * AllocationSpec::MEMORY_BYTES_MAX,
             gpu_milli: 4000,
         },
-        waiting: 1,
+        waiting: vec![Waits {
+            reason: None,
+            allocations: 1,
+            oldest: NOW,
+        }],
         share: None,
     };
-    assert_eq!(store::queues(&pool).await.unwrap(), [research, own]);
+    let of = async |tenant: Option<&str>| {
+        let tenant = tenant.map(token);
+        store::queues(&pool, tenant.as_ref()).await.unwrap()
+    };
+    assert_eq!(of(None).await, [research.clone(), own.clone()]);
+    // One's own, and those that one may submit to.
+    assert_eq!(of(Some("t")).await, [research.clone(), own]);
+    assert_eq!(of(Some("u")).await, [research]);
+    assert_eq!(of(Some("v")).await, []);
     scratch.close().await;
 }
 
@@ -188,7 +200,19 @@ async fn reservations_classes_and_cordons_are_kept() {
     .await;
     let mut expected = written;
     expected.sort_by(|a, b| a.reservation.cmp(&b.reservation));
-    assert_eq!(store::reservations(&pool).await.unwrap(), expected);
+    let of = async |tenant: Option<&str>| {
+        let tenant = tenant.map(token);
+        store::reservations(&pool, tenant.as_ref()).await.unwrap()
+    };
+    assert_eq!(of(None).await, expected);
+    assert_eq!(of(Some("t")).await, []);
+    let shared = QueueSettings {
+        tenants: vec![token("t")],
+        ..QueueSettings::default()
+    };
+    set(&pool, vec![queue_of("q", 1, shared)]).await;
+    assert_eq!(of(Some("t")).await, expected);
+    assert_eq!(of(Some("u")).await, []);
 
     let class = |version, value| SettingRow::PriorityClass {
         class: token("urgent"),

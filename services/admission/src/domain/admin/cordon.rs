@@ -89,3 +89,34 @@ impl TaintsRequest {
         })
     }
 }
+
+impl From<&CordonSet> for CordonRequest {
+    fn from(set: &CordonSet) -> Self {
+        Self {
+            node: set.node.to_string(),
+            cordoned: set.cordoned,
+            expected_version: None,
+            drain: set.drain,
+            at_once: set.at_once,
+        }
+    }
+}
+
+impl From<&TaintsSet> for TaintsRequest {
+    fn from(set: &TaintsSet) -> Self {
+        let taint = |taint: &Taint| TaintRequest {
+            key: taint.key.as_str().into(),
+            value: taint
+                .value
+                .as_ref()
+                .map_or("", |value| value.as_str())
+                .into(),
+            effect: Open::Known(taint.effect),
+        };
+        Self {
+            node: set.node.to_string(),
+            taints: set.taints.iter().map(taint).collect(),
+            expected_version: None,
+        }
+    }
+}

@@ -103,6 +103,38 @@ impl ChangeRequest {
     }
 }
 
+impl From<&AdminChange> for ChangeRequest {
+    /// What would set it again.
+    fn from(change: &AdminChange) -> Self {
+        let expected_version = None;
+        match change {
+            AdminChange::Tenant(set) => Self::SetTenant(set.into()),
+            AdminChange::Quota(set) => Self::SetQuota(set.into()),
+            AdminChange::Budget(set) => Self::SetBudget(set.into()),
+            AdminChange::Rate(set) => Self::SetRate(set.into()),
+            AdminChange::Queue(set) => Self::SetQueue(set.into()),
+            AdminChange::PriorityClass(set) => Self::SetPriorityClass(set.into()),
+            AdminChange::Scheduling(set) => Self::SetScheduling((&set.policy).into()),
+            AdminChange::Cordon(set) => Self::SetCordon(set.into()),
+            AdminChange::Taints(set) => Self::SetTaints(set.into()),
+            AdminChange::Reservation(set) => Self::SetReservation {
+                reservation: set.reservation.to_string(),
+                wanted: set.wanted.as_ref().map(ReservationRequest::from),
+                expected_version,
+            },
+            AdminChange::Node(set) => Self::SetNode {
+                node: set.node.to_string(),
+                approved: set.approval.as_deref().map(|it| Box::new(it.into())),
+                expected_version,
+            },
+            AdminChange::Period(set) => Self::ClosePeriod {
+                month: set.month,
+                expected_version,
+            },
+        }
+    }
+}
+
 impl Admission {
     /// The change, and the version that it makes.
     pub(super) fn check_admin(

@@ -33,3 +33,13 @@ impl ApprovalRequest {
         Ok(approval)
     }
 }
+
+impl From<&NodeApproval> for ApprovalRequest {
+    fn from(approval: &NodeApproval) -> Self {
+        Self {
+            capacity: Some(approval.capacity.clone()),
+            token_digest: Some(approval.token),
+            token_until_ms: approval.until.0,
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Priority classes.
 
 use super::placement;
-use crate::domain::check::{amount, token};
+use crate::domain::check::{amount, token, written_amount};
 use vocab::fact::PriorityClassSet;
 use vocab::{AdminChange, AllocationSpec, PlacementPolicy, PriorityClass, Refusal, Rule};
 use wire::Open;
@@ -45,5 +45,20 @@ impl ClassRequest {
             class,
             settings,
         }))
+    }
+}
+
+impl From<&PriorityClassSet> for ClassRequest {
+    fn from(set: &PriorityClassSet) -> Self {
+        let settings = &set.settings;
+        Self {
+            class: set.class.to_string(),
+            value: settings.value,
+            preemptible: settings.preemptible,
+            preempts: settings.preempts,
+            grace_ms: written_amount(settings.grace_ms),
+            placement: settings.placement.map(Open::Known),
+            expected_version: None,
+        }
     }
 }

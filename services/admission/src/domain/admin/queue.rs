@@ -3,7 +3,9 @@
 use super::placement;
 use crate::domain::{
     Admission,
-    check::{amount, by_name, given_name, names, optional, small_quantity},
+    check::{
+        amount, by_name, given_name, names, optional, small_quantity, written_amount, written_name,
+    },
 };
 use vocab::fact::QueueSet;
 use vocab::{
@@ -117,5 +119,24 @@ impl Admission {
     fn upwards<'a>(&'a self, queue: &'a Token) -> impl Iterator<Item = &'a Token> {
         let parent = |one: &&Token| self.settings.queues.get(*one)?.parent.as_ref();
         std::iter::successors(Some(queue), parent)
+    }
+}
+
+impl From<&QueueSet> for QueueRequest {
+    fn from(set: &QueueSet) -> Self {
+        let settings = &set.settings;
+        let limit = |(kind, amount): &(ResourceKind, u64)| {
+            (kind.name().to_owned(), written_amount(*amount))
+        };
+        Self {
+            queue: set.queue.to_string(),
+            parent: written_name(settings.parent.as_ref()),
+            weight_milli: Some(settings.weight_milli.into()),
+            limits: settings.limits.iter().map(limit).collect(),
+            tenants: settings.tenants.iter().map(Token::to_string).collect(),
+            order: Open::Known(settings.order),
+            placement: settings.placement.map(Open::Known),
+            expected_version: None,
+        }
     }
 }

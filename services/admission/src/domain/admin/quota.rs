@@ -2,7 +2,7 @@
 
 use crate::domain::{
     Admission,
-    check::{amount, given_name, optional, quantity},
+    check::{amount, given_name, optional, quantity, written_amount, written_name},
 };
 use vocab::fact::{BudgetSet, QuotaSet};
 use vocab::{
@@ -193,5 +193,51 @@ impl QuotaRequest {
             from: self.from_ms.map(Millis),
             until: self.until_ms.map(Millis),
         })
+    }
+}
+
+impl From<&Account> for AccountRequest {
+    fn from(account: &Account) -> Self {
+        Self {
+            tenant: account.tenant.to_string(),
+            team: written_name(account.team.as_ref()),
+            namespace: written_name(account.namespace.as_ref()),
+        }
+    }
+}
+
+impl From<&QuotaSet> for QuotaRequest {
+    fn from(set: &QuotaSet) -> Self {
+        let limits = set.limits.unwrap_or_default();
+        Self {
+            account: AccountRequest::from(&set.account),
+            resource: set.resource.to_string(),
+            limit: written_amount(limits.hard),
+            soft: limits.soft.map(written_amount),
+            burst: limits.burst.map(written_amount),
+            burst_ms: written_amount(limits.burst_ms),
+            borrow: limits.borrow.map(written_amount),
+            lend: limits.lend.map(written_amount),
+            from_ms: set.validity.from.map(|from| from.0),
+            until_ms: set.validity.until.map(|until| until.0),
+            unlimited: set.limits.is_none(),
+            expected_version: None,
+        }
+    }
+}
+
+impl From<&BudgetSet> for BudgetRequest {
+    fn from(set: &BudgetSet) -> Self {
+        let period = set.budget.as_ref().map(|budget| Open::Known(budget.period));
+        Self {
+            account: AccountRequest::from(&set.account),
+            of: set.of.name().to_owned(),
+            amount: set
+                .budget
+                .as_ref()
+                .map(|budget| written_amount(budget.amount)),
+            period: period.unwrap_or_default(),
+            expected_version: None,
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::domain::{
     Admission,
-    check::{amount, optional},
+    check::{amount, optional, written_amount, written_name},
 };
 use vocab::fact::RateSet;
 use vocab::{AdminChange, Millis, Month, RateKey, RateScope, Refusal, ResourceKey, Rule};
@@ -98,6 +98,22 @@ impl Admission {
                 Err(Refusal::over(Rule::PeriodClosed, subject, closed.into(), 0))
             }
             None => Ok(()),
+        }
+    }
+}
+
+impl From<&RateSet> for RateRequest {
+    fn from(set: &RateSet) -> Self {
+        let scope = &set.scope;
+        Self {
+            resource: set.resource.to_string(),
+            micro_per_unit_hour: written_amount(set.micro_per_unit_hour),
+            effective_from_ms: set.effective_from.0,
+            expected_version: None,
+            tenant: written_name(scope.tenant.as_ref()),
+            priority_class: written_name(scope.priority_class.as_ref()),
+            pool: written_name(scope.pool.as_ref()),
+            cluster: written_name(scope.cluster.as_ref()),
         }
     }
 }

@@ -50,3 +50,19 @@ impl Admission {
         })
     }
 }
+
+impl From<&AdvanceReservation> for ReservationRequest {
+    fn from(reservation: &AdvanceReservation) -> Self {
+        Self {
+            queue: reservation.queue.to_string(),
+            from_ms: reservation.from.0,
+            until_ms: reservation.until.0,
+            nodes: reservation.nodes.into(),
+            selector: reservation
+                .selector
+                .iter()
+                .map(RequirementRequest::from)
+                .collect(),
+        }
+    }
+}

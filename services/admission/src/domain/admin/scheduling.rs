@@ -1,7 +1,7 @@
 //! The cell's scheduling policy, set as a whole.
 
 use super::placement;
-use crate::domain::check::{amount, small_amount};
+use crate::domain::check::{amount, small_amount, written_amount};
 use vocab::{AllocationSpec, PlacementPolicy, Refusal, Rule, SchedulingPolicy};
 use wire::Open;
 
@@ -73,5 +73,22 @@ impl SchedulingRequest {
             return Err(Refusal::new(Rule::SettingInvalid, "backoff_ms_max"));
         }
         Ok(policy)
+    }
+}
+
+impl From<&SchedulingPolicy> for SchedulingRequest {
+    fn from(policy: &SchedulingPolicy) -> Self {
+        Self {
+            placement: Open::Known(policy.placement),
+            half_life_ms: written_amount(policy.half_life_ms),
+            fair_share_preemption: Some(policy.fair_share_preemption),
+            protected_milli: policy.protected_milli.into(),
+            preemptions_per_minute: Some(policy.preemptions_per_minute.into()),
+            aging_ms: written_amount(policy.aging_ms),
+            backfill: policy.backfill,
+            backoff_ms: Some(written_amount(policy.backoff_ms)),
+            backoff_ms_max: Some(written_amount(policy.backoff_ms_max)),
+            expected_version: None,
+        }
     }
 }

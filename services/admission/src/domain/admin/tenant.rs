@@ -1,10 +1,12 @@
 //! Tenants, and how they are treated.
 
-use crate::domain::check::{amount, given_name, names, optional, small_quantity};
+use crate::domain::check::{
+    amount, given_name, names, optional, small_quantity, written_amount, written_name,
+};
 use vocab::fact::TenantSet;
 use vocab::{
     AdminChange, AllocationSpec, Limits, OnExceed, QueueSettings, ReclaimFrom, Refusal, Rule,
-    TenantSettings,
+    TenantSettings, Token,
 };
 use wire::Open;
 
@@ -101,5 +103,28 @@ impl TenantRequest {
             tenant: given_name(&self.tenant, "tenant")?,
             settings,
         }))
+    }
+}
+
+impl From<&TenantSet> for TenantRequest {
+    fn from(set: &TenantSet) -> Self {
+        let settings = &set.settings;
+        let classes = settings.priority_classes.iter();
+        Self {
+            tenant: set.tenant.to_string(),
+            cohort: written_name(settings.cohort.as_ref()),
+            weight_milli: Some(settings.weight_milli.into()),
+            preemptible: Some(settings.preemptible),
+            on_exceed: Open::Known(settings.on_exceed),
+            reclaim: Open::Known(settings.reclaim),
+            rate_milli: Some(written_amount(settings.rate_milli)),
+            rate_burst: written_amount(settings.rate_burst),
+            allocations_max: written_amount(settings.allocations_max),
+            priority_classes: classes.map(Token::to_string).collect(),
+            priority_max: Some(settings.priority_max),
+            default_cpu_milli: written_amount(settings.default_cpu_milli),
+            default_memory_bytes: written_amount(settings.default_memory_bytes),
+            expected_version: None,
+        }
     }
 }

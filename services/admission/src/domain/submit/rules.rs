@@ -175,3 +175,17 @@ fn terms(written: &[TermRequest], field: &str) -> Result<Vec<GroupTerm>, Refusal
     let found: Result<Vec<_>, _> = written.iter().map(term).collect();
     found.map(in_order)
 }
+
+impl From<&Requirement> for RequirementRequest {
+    fn from(requirement: &Requirement) -> Self {
+        Self {
+            label: requirement.label.as_str().into(),
+            operator: Open::Known(requirement.operator),
+            values: requirement
+                .values
+                .iter()
+                .map(|value| value.as_str().into())
+                .collect(),
+        }
+    }
+}

@@ -58,8 +58,8 @@ impl Facts {
 async fn budgets(context: &Context) -> Result<Vec<OneBudget>, Failure> {
     let pool = context.warm_state("quota").await?;
     let mut budgets = Vec::new();
-    for tenant in quota::store::tenants(&pool).await? {
-        budgets.extend(quota::store::all_budgets(&pool, &tenant.tenant).await?);
+    for tenant in quota::store::tenants(&pool, None).await? {
+        budgets.extend(quota::store::budgets(&pool, &tenant.tenant).await?);
     }
     Ok(budgets)
 }

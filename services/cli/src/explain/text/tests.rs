@@ -1,6 +1,6 @@
 use super::*;
 use crate::explain::json;
-use scheduler::project::Position;
+use scheduler::{project::Position, store::Ahead};
 use vocab::fact::{
     AllocationPlaced, AllocationPreempted, AllocationRequeued, AllocationWaiting,
     PendingGroupExplained, QuotaWaiting,
@@ -100,6 +100,16 @@ fn waits() -> Explanation {
         in_queue: 300,
         position_in_line: Some(3),
         in_line: Some(40),
+        ahead: Ahead {
+            cpu_milli: 32_000,
+            memory_bytes: 64 << 30,
+            gpu_milli: 0,
+        },
+        start: Some(StartEstimate {
+            earliest: Millis(60_000),
+            latest: Millis(120_000),
+            placements: 40,
+        }),
     });
     explanation
 }
@@ -145,6 +155,8 @@ fn one_that_waits_is_told_its_place_and_what_is_missing() {
         "asks for     4.000 cores, 1.000 GiB, in queue research, priority 5 (batch)",
         "It waits since 1970-01-01T00:00:04Z, because no node that it may use has enough free now.",
         "place        12 of 300 in queue research, 3 of 40 in pending group 7",
+        "ahead        32.000 cores, 64.000 GiB",
+        "start        1970-01-01T00:01:00Z to 1970-01-01T00:02:00Z, as 9 of 10 of the last 40 that waited as long",
         "pending group 7       of queue research, explained at 1970-01-01T00:00:08Z with another tenant's allocation at its head: \
          no node that it may use has enough free now",
         "         1 node: not ready",

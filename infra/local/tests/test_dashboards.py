@@ -1,0 +1,214 @@
+"""Dashboards, alerts and the runbook: they use what the services export, and each alert is explained."""
+
+import json
+import re
+import tempfile
+import unittest
+from pathlib import Path
+
+import yaml
+
+from .support import Stack  # The launcher is on the path by it.
+from apportion_local import net, promql, services
+from apportion_local.paths import CHECKOUT
+
+DASHBOARDS = sorted((CHECKOUT / "infra/grafana/dashboards").glob("*.json"))
+PROVISIONING = CHECKOUT / "infra/grafana/provisioning"
+PROMETHEUS = CHECKOUT / "infra/otel/prometheus.yaml"
+ALERTS = CHECKOUT / "infra/otel/alerts.yaml"
+RUNBOOK = CHECKOUT / "docs/runbook.md"
+COMPOSE = CHECKOUT / "docker-compose.yml"
+
+# What Prometheus itself adds.
+OWN_METRICS = {"up": {"job": {"apportion"}, "instance": set()}}
+OWN_LABELS = {"job", "instance"}
+# Values of labels that come after a rare event only: where they are said instead.
+RARE_VALUES = {
+    # A connection to the bus has to break first.
+    ("event", "disconnected"): "services/chassis/src/connect.rs",
+}
+SECTIONS = ("What it means", "What users notice", "Look first", "Mend", "Do not")
+SEVERITIES = {"critical", "warning", "info"}
+# Until what was submitted is in every table and counted.
+PATIENCE_SECONDS = 30
+
+
+def dashboards():
+    return [(path.name, json.loads(path.read_text(encoding="utf-8"))) for path in DASHBOARDS]
+
+
+def rules():
+    groups = yaml.safe_load(ALERTS.read_text(encoding="utf-8"))["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
+def plain(expression):
+    """Grafana's variables replaced, as it does before it asks Prometheus."""
+    return expression.replace("$__rate_interval", "1m").replace("$cell", "local")
+
+
+def questions():
+    """Where each expression stands, the expression, and the labels that its legend or text names."""
+    for name, dashboard in dashboards():
+        for panel in dashboard["panels"]:
+            for target in panel.get("targets", []):
+                shown = set(re.findall(r"{{\s*(\w+)\s*}}", target["legendFormat"]))
+                yield f"{name}: {panel['title']}", plain(target["expr"]), shown
+    for rule in rules():
+        shown = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
+        yield f"{ALERTS.name}: {rule['alert']}", rule["expr"], shown - set(rule["labels"])
+
+
+def faults(where, text, shown, exported):
+    """What an expression uses that nobody exports."""
+    expression = promql.parse(text)
+    if not expression.selectors:
+        yield f"{where}: no metric in {text}"
+    for selector in expression.selectors:
+        name = selector.metric
+        if name not in exported:
+            yield f"{where}: nobody exports {name}"
+            continue
+        labels = exported[name]
+        known = set(labels) | OWN_LABELS
+        asked = {label for label, _, _ in selector.matchers} | expression.grouping | shown
+        yield from (f"{where}: {name} has no label {label}" for label in sorted(asked - known))
+        for label, sign, value in selector.matchers:
+            for one in value.split("|") if sign == "=~" else [value]:
+                if one not in labels.get(label, set()) and (label, one) not in RARE_VALUES:
+                    yield f"{where}: no {name} with {label}={one}"
+        grows = name.endswith(("_total", "_bucket", "_sum", "_count"))
+        if (selector.function in promql.OF_COUNTERS) != grows:
+            yield f"{where}: {selector.function or 'no rate'} of {name}"
+    if expression.grouping:
+        yield from (f"{where}: {label} is not grouped by" for label in sorted(shown - expression.grouping))
+
+
+class Metrics(unittest.TestCase):
+    """What a running stack exports, after a few requests."""
+
+    @classmethod
+    def setUpClass(cls):
+        directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
+        cls.addClassCleanup(directory.cleanup)
+        cls.stack = Stack(Path(directory.name))
+        cls.addClassCleanup(cls.stack.launcher, "down")
+        placed = cls.stack.apportion("submit", "--tenant", "team-a", "--cpu", "1", "--memory", "1GiB", "--gpus", "1")
+        cls.stack.apportion("submit", "--tenant", "team-b", "--cpu", "1", "--memory", "1GiB")
+        cls.stack.apportion("cancel", "--tenant", "team-a", placed.split()[0])
+        net.wait_until(lambda: not cls.wrong(), PATIENCE_SECONDS)
+
+    @classmethod
+    def scrape(cls):
+        found = dict(OWN_METRICS)
+        for name in services.NAMES:
+            page = net.http_text(f"http://{cls.stack.value['services'][name]['http']}/metrics")
+            found |= promql.exported(page or "")
+        return found
+
+    @classmethod
+    def wrong(cls):
+        cls.exported = cls.scrape()
+        return [fault for question in questions() for fault in faults(*question, cls.exported)]
+
+    def found(self, where, text, shown=()):
+        return list(faults(where, text, set(shown), self.exported))
+
+    def test_every_metric_and_label_of_dashboards_and_alerts_is_exported(self):
+        self.assertEqual(self.wrong(), [])
+
+    def test_every_metric_that_the_runbook_names_is_exported(self):
+        named = set(re.findall(r"`(apportion_\w+)`", RUNBOOK.read_text(encoding="utf-8")))
+        self.assertLess({"apportion_analytics_lag_ms"}, named)
+        self.assertEqual(named - set(self.exported), set())
+
+    def test_the_variable_of_each_dashboard_is_a_label_that_is_exported(self):
+        for name, dashboard in dashboards():
+            (variable,) = dashboard["templating"]["list"]
+            metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", variable["query"]).groups()
+            self.assertIn(label, self.exported[metric], name)
+
+    def test_what_is_not_exported_is_found(self):
+        for text, shown, expected in [
+            ("sum by (cell) (rate(apportion_quota_frames_total[1m]))", (), []),
+            ("sum by (cell) (rate(apportion_quota_frame_total[1m]))", (), ["x: nobody exports apportion_quota_frame_total"]),
+            ("apportion_quota_leading == 0 or apportion_quota_leads", (), ["x: nobody exports apportion_quota_leads"]),
+            ('apportion_quota_leading{queue="a"}', (), ["x: apportion_quota_leading has no label queue",
+                                                       "x: no apportion_quota_leading with queue=a"]),
+            ("max by (tenant) (apportion_quota_leading)", (), ["x: apportion_quota_leading has no label tenant"]),
+            ('apportion_quota_leading{cell="elsewhere"}', (), ["x: no apportion_quota_leading with cell=elsewhere"]),
+            ("max by (cell) (apportion_quota_leading)", ["instance"], ["x: instance is not grouped by"]),
+            ("rate(apportion_quota_leading[1m])", (), ["x: rate of apportion_quota_leading"]),
+            ("apportion_quota_frames_total", (), ["x: no rate of apportion_quota_frames_total"]),
+            ("1 + 1", (), ["x: no metric in 1 + 1"]),
+        ]:
+            self.assertEqual(self.found("x", text, shown), expected, text)
+        for text in ("sum by (cell (a)", "a)", "a{b}", "a ? b"):
+            with self.assertRaises(ValueError, msg=text):
+                promql.parse(text)
+
+    def test_a_renamed_metric_of_a_dashboard_is_found(self):
+        where, text, shown = next(questions())
+        for old in promql.parse(text).metrics():
+            self.assertEqual(self.found(where, text, shown), [])
+            self.assertEqual(self.found(where, text.replace(old, f"{old}_old"), shown), [f"{where}: nobody exports {old}_old"])
+
+
+class Files(unittest.TestCase):
+    def test_dashboards_are_found_by_grafana_and_have_names_of_their_own(self):
+        (provider,) = yaml.safe_load((PROVISIONING / "dashboards/apportion.yaml").read_text(encoding="utf-8"))["providers"]
+        mounts = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["services"]["grafana"]["volumes"]
+        self.assertIn(f"./infra/grafana/dashboards:{provider['options']['path']}:ro", mounts)
+        sources = yaml.safe_load((PROVISIONING / "datasources/apportion.yaml").read_text(encoding="utf-8"))["datasources"]
+        known = {(source["type"], source["uid"]) for source in sources}
+        boards = [board for _, board in dashboards()]
+        self.assertEqual({board["uid"] for board in boards},
+                         {f"apportion-{name}" for name in ("bill", "cluster", "health", "queues", "tenant")})
+        self.assertEqual(len({board["title"] for board in boards}), len(boards))
+        for board in boards:
+            asked = [*board["panels"], *board["templating"]["list"]]
+            self.assertLessEqual({(it["datasource"]["type"], it["datasource"]["uid"]) for it in asked if "datasource" in it}, known)
+            ids = [panel["id"] for panel in board["panels"]]
+            self.assertEqual(len(ids), len(set(ids)), board["title"])
+            self.assert_side_by_side([panel["gridPos"] for panel in board["panels"]], board["title"])
+
+    def assert_side_by_side(self, places, title):
+        covered = [(x, y) for at in places for x in range(at["x"], at["x"] + at["w"]) for y in range(at["y"], at["y"] + at["h"])]
+        self.assertEqual(len(covered), len(set(covered)), title)
+        self.assertLess(max(x for x, _ in covered), 24, title)
+
+    def test_prometheus_reads_the_alerts(self):
+        (file,) = yaml.safe_load(PROMETHEUS.read_text(encoding="utf-8"))["rule_files"]
+        mounts = yaml.safe_load(COMPOSE.read_text(encoding="utf-8"))["services"]["prometheus"]["volumes"]
+        self.assertIn(f"./infra/otel/alerts.yaml:{file}:ro", mounts)
+
+    def test_every_alert_says_how_bad_it_is_and_where_to_read_on(self):
+        for rule in rules():
+            name = rule["alert"]
+            self.assertLessEqual(set(rule), {"alert", "expr", "for", "labels", "annotations"}, name)
+            self.assertIn(rule["labels"]["severity"], SEVERITIES, name)
+            self.assertRegex(rule.get("for", "1m"), r"^\d+[smh]$", name)
+            self.assertEqual(set(rule["annotations"]), {"summary", "runbook_url"}, name)
+            self.assertEqual(rule["annotations"]["runbook_url"], f"docs/runbook.md#{name.lower()}")
+        # Of one name there are rules for several services, and nothing else tells them apart.
+        keys = [(rule["alert"], rule["labels"].get("service")) for rule in rules()]
+        self.assertEqual(len(keys), len(set(keys)))
+
+    def test_every_alert_has_a_section_in_the_runbook_and_every_section_an_alert(self):
+        text = RUNBOOK.read_text(encoding="utf-8")
+        title, *parts = re.split(r"^### (.*)\n", text, flags=re.MULTILINE)
+        found = dict(zip(parts[::2], parts[1::2]))
+        self.assertEqual(set(found), {rule["alert"] for rule in rules()})
+        for name, section in found.items():
+            said = tuple(re.findall(r"^\*\*(.*?)\.\*\*", section, re.MULTILINE))
+            self.assertEqual(said, SECTIONS, name)
+            severities = {rule["labels"]["severity"] for rule in rules() if rule["alert"] == name}
+            self.assertEqual(set(re.findall(r"^Severity: (\w+)\.", section, re.MULTILINE)), severities, name)
+
+    def test_values_of_rare_events_are_said_in_the_code(self):
+        for (_, value), file in RARE_VALUES.items():
+            self.assertIn(f'"{value}"', (CHECKOUT / file).read_text(encoding="utf-8"))
+
+
+if __name__ == "__main__":
+    unittest.main()

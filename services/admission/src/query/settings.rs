@@ -1,0 +1,102 @@
+//! What operators have set, as the requests that would set it again.
+
+use crate::{
+    domain::{ChangeRequest, SETTINGS},
+    store::{self, Setting},
+};
+use chassis::{
+    query::{Asked, Trouble, Verb, page_limit},
+    warm::OutOfRange,
+};
+use prost::Message as _;
+use schemas::v1::{self, SettingsPage, SettingsQuery};
+use sqlx::PgPool;
+use vocab::{
+    Event, Lsn, Rule,
+    fact::{Inputs, SettingFact},
+};
+use wire::Message as _;
+
+/// Settings of a page, at the most, and where nothing is said of it.
+const PAGE_MAX: u32 = 1000;
+const PAGE: u32 = 200;
+/// A key's length, at the most: an account and a resource, each of names.
+const KEY_MAX: usize = 1024;
+
+/// The verb `settings`.
+pub struct SettingsQueries {
+    pub pool: PgPool,
+}
+
+/// As much of a view as the change is: it has the numbers that it has in a request.
+#[derive(wire::Wire)]
+#[wire(name = "SettingView")]
+struct Change {
+    #[wire(oneof(30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41))]
+    change: ChangeRequest,
+}
+
+impl Verb for SettingsQueries {
+    const NAME: &'static str = "settings";
+    const OPERATORS_ONLY: bool = true;
+    type Query = SettingsQuery;
+    type Reply = SettingsPage;
+
+    fn position(query: &SettingsQuery) -> Lsn {
+        Lsn(query.at_lsn)
+    }
+
+    async fn answer(&self, asked: Asked<SettingsQuery>) -> Result<SettingsPage, Trouble> {
+        let query = &asked.query;
+        let limit = page_limit(query.limit, PAGE, PAGE_MAX)?;
+        let setting = Some(query.setting.as_str()).filter(|name| !name.is_empty());
+        if setting.is_some_and(|name| !SETTINGS.contains(&name)) {
+            return Err(Trouble::refused(Rule::SettingInvalid, "setting"));
+        }
+        if query.key_prefix.len() > KEY_MAX {
+            return Err(Trouble::refused(Rule::SettingInvalid, "key_prefix"));
+        }
+        let after = match query.after.as_str() {
+            "" => ("", ""),
+            text => text
+                .split_once(' ')
+                .filter(|(name, key)| SETTINGS.contains(name) && key.len() <= KEY_MAX)
+                .ok_or_else(|| Trouble::refused(Rule::SettingInvalid, "after"))?,
+        };
+        // One more than the page has, to see whether there is one.
+        let prefix = &query.key_prefix;
+        let found = store::settings(&self.pool, setting, prefix, after, limit + 1).await?;
+        let all = found.len();
+        let mut settings = Vec::with_capacity(all);
+        for one in found.iter().take(limit as usize) {
+            settings.push(view(one)?);
+        }
+        let last = settings.last().filter(|_| all > settings.len());
+        Ok(SettingsPage {
+            next: last.map_or_else(String::new, |one| format!("{} {}", one.setting, one.key)),
+            settings,
+            refusal: None,
+            lsn: asked.applied.0,
+        })
+    }
+}
+
+fn view(one: &Setting) -> Result<v1::SettingView, Trouble> {
+    let unreadable = || OutOfRange::new("fact", format!("{} {}", one.setting, one.key));
+    let fact = Event::decode(&one.fact).map_err(|_| unreadable())?;
+    let fact = SettingFact::of(&fact).ok_or_else(unreadable)?;
+    let change = Change {
+        change: ChangeRequest::from(&fact.change()),
+    };
+    let change = v1::SettingView::decode(&*change.encode_to_vec()).map_err(|_| unreadable())?;
+    let operation_id = one.operation_id.as_ref();
+    Ok(v1::SettingView {
+        setting: one.setting.clone(),
+        key: one.key.clone(),
+        version: one.version,
+        operation_id: operation_id.map_or_else(String::new, |id| id.to_string()),
+        set_at_ms: one.set_at.0,
+        lsn: one.lsn.0,
+        ..change
+    })
+}

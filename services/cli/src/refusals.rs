@@ -1,0 +1,109 @@
+//! What was refused of late, and by which rule.
+
+use crate::{
+    Failure,
+    context::{Context, Whose},
+    print::{Output, Page, Sheet, column, exactly, moment, named, plain, wide},
+};
+use clap::Args;
+use client::{RefusalView, RefusalsQuery};
+use vocab::Rule;
+
+#[derive(Args)]
+pub struct Refusals {
+    #[command(flatten)]
+    whose: Whose,
+    /// Only those that broke this rule, as quota_exceeded.
+    #[arg(long, value_parser = rule)]
+    rule: Option<Rule>,
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    limit: u32,
+    /// Go on behind this one, as the last line of a list that was cut says.
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 0,
+        hide_default_value = true
+    )]
+    after: u64,
+    #[command(flatten)]
+    output: Output,
+}
+
+fn rule(text: &str) -> Result<Rule, String> {
+    let wanted = text.to_lowercase();
+    let found = Rule::ALL.iter().find(|rule| rule.name() == wanted);
+    found.copied().ok_or_else(|| {
+        let like = Rule::ALL.iter().map(|rule| rule.name());
+        let like: Vec<_> = like.filter(|name| name.contains(&wanted)).collect();
+        match like.is_empty() {
+            true => "there is no such rule; the bus reference lists them".to_owned(),
+            false => format!("there is no such rule; there are {}", like.join(", ")),
+        }
+    })
+}
+
+impl Refusals {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.asker(self.whose.tenant.as_deref()).await?;
+        let query = RefusalsQuery {
+            after: self.after,
+            limit: self.limit,
+            rule: self.rule.map_or(0, |rule| rule as i32),
+            at_lsn: 0,
+        };
+        let found = client.refusals(&query).await?;
+        let page = Page::of(sheet(&found.refusals), "nothing was refused");
+        let page = match found.next {
+            0 => page,
+            next => page.text(format!("there may be more: --after {next}")),
+        };
+        page.print(self.output)
+    }
+}
+
+fn sheet(found: &[RefusalView]) -> Sheet {
+    let row = |one: &RefusalView| {
+        let broken = one.broken.clone().unwrap_or_default();
+        let rule = Rule::from_number(broken.rule).map_or("", Rule::name);
+        vec![
+            moment(one.at_ms),
+            plain(&one.tenant),
+            named(&one.verb),
+            named(rule),
+            named(&broken.subject),
+            exactly(broken.limit.to_string(), broken.limit),
+            exactly(broken.actual.to_string(), broken.actual),
+            plain(&one.explanation),
+            named(&one.operation_id),
+            exactly(one.number.to_string(), one.number),
+        ]
+    };
+    let columns = vec![
+        column("at_ms", "at"),
+        column("tenant", "tenant"),
+        column("verb", "verb"),
+        wide("rule", "rule"),
+        wide("subject", "subject"),
+        wide("limit", "limit"),
+        wide("actual", "actual"),
+        column("explanation", "why"),
+        column("operation_id", "operation"),
+        wide("number", "number"),
+    ];
+    let all = columns.len();
+    Sheet::new(columns, all, found.iter().map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rule_is_found_by_its_name_and_others_are_named() {
+        assert_eq!(rule("quota_exceeded"), Ok(Rule::QuotaExceeded));
+        assert_eq!(rule("QUOTA_EXCEEDED"), Ok(Rule::QuotaExceeded));
+        assert!(rule("quota").unwrap_err().contains("quota_exceeded"));
+        assert!(rule("nonsense").unwrap_err().contains("bus reference"));
+    }
+}
