@@ -4,7 +4,8 @@ use crate::{
     Failure,
     context::Context,
     explain::object,
-    manifest::{self, Action, Document, Kind, Plan as Planned, Send, Standing, Step},
+    look::look_again,
+    manifest::{self, Action, Document, Kind, Plan as Planned, Send, Setting, Standing, Step},
     print::{Cell, Output, Page, Sheet, column, named, note, plain, valued},
     sending::Sending,
     settings,
@@ -142,9 +143,11 @@ impl Apply {
             return Ok(());
         }
         if !io::stdin().is_terminal() {
-            return Err(Failure::usage(format!("this deletes {deleted}: say --yes")));
+            return Err(Failure::usage(format!(
+                "this deletes {deleted} of what is set: say --yes"
+            )));
         }
-        note!("delete {deleted} and do the rest? Write yes:");
+        note!("delete {deleted} of what is set, and do the rest? Write yes:");
         let mut answer = String::new();
         io::stdin().lock().read_line(&mut answer)?;
         match answer.trim() {
@@ -155,8 +158,9 @@ impl Apply {
 
     async fn send(&self, plan: &Planned, client: &Client) -> Result<(), Failure> {
         let all = plan.sends().count();
-        let base = self.sending.id();
+        let base = self.sending.base();
         let mut newest: BTreeMap<(Kind, &str), u64> = BTreeMap::new();
+        let mut last = None;
         for (done, (step, send)) in plan.sends().enumerate() {
             let counter = (step.kind, send.counter.as_str());
             // Of what shares its version, the plan's own changes count on.
@@ -169,6 +173,7 @@ impl Apply {
                 Ok(applied) => {
                     note!("{title}: version {}", applied.version);
                     newest.insert(counter, applied.version);
+                    last = Some((step.kind, &send.change, applied.version));
                 }
                 Err(failed) => {
                     let failure = failure(&title, failed);
@@ -180,8 +185,27 @@ impl Apply {
                 }
             }
         }
-        Ok(())
+        match last {
+            Some((kind, change, version)) => seen(client, kind, change, version).await,
+            None => Ok(()),
+        }
     }
+}
+
+/// Waits until the cell tells what was set last, so that whoever plans next sees it all.
+async fn seen(client: &Client, kind: Kind, change: &Change, version: u64) -> Result<(), Failure> {
+    let key = Setting(change).key(i64::MIN).map_err(|wrong| wrong.why)?;
+    let found = look_again::<_, Failure>(async || {
+        let views = settings::named(client, kind, &key).await?;
+        Ok(views
+            .iter()
+            .any(|view| view.version >= version)
+            .then_some(()))
+    });
+    if !matches!(found.await, Ok(Some(()))) {
+        note!("all is set; the cell may tell so a moment later");
+    }
+    Ok(())
 }
 
 fn failure(title: &str, failed: Failed) -> Failure {
@@ -308,4 +332,61 @@ fn json(step: &Step) -> Value {
         ("fields", step.differences.iter().map(difference).collect()),
         ("why", step.why.as_deref().into()),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::print::Form;
+
+    fn plan(text: &str) -> Planned {
+        let documents = manifest::read("f", text).unwrap();
+        manifest::plan(&documents, &Standing::default(), true, 0).unwrap()
+    }
+
+    const FILE: &str = "kind: Cordon\nnode: n\n---\nkind: Tenant\ntenant: a\nweight: 2\ncohort: c\n---\n\
+                        kind: Cordon\nnode: m\ncordoned: false\n";
+
+    #[test]
+    fn a_plan_tells_what_changes_and_counts_the_rest() {
+        let page = page(&plan(FILE));
+        let table = "action  kind    key  field   from  to\n\
+                     create  Tenant  a    cohort  none  c\n\
+                     create  Tenant  a    weight  none  2\n\
+                     create  Cordon  n    -       -     -\n\
+                     2 to create, 1 unchanged\n";
+        assert_eq!(page.written(Form::Table).unwrap(), table);
+        let json: Value = serde_json::from_str(&page.written(Form::Json).unwrap()).unwrap();
+        assert_eq!(json["steps"][0]["fields"][1]["to"], 2);
+        assert_eq!(json["steps"][0]["version"], 0);
+        assert_eq!(json["steps"][1]["action"], "unchanged");
+        let csv = "action,kind,key,field,from,to\ncreate,Tenant,a,cohort,,c\ncreate,Tenant,a,weight,,2\ncreate,Cordon,n,,,\n";
+        assert_eq!(page.written(Form::Csv).unwrap(), csv);
+    }
+
+    #[test]
+    fn an_operation_is_the_same_if_its_change_is() {
+        let ids = |base: &str, file: &str, version| -> BTreeSet<String> {
+            let plan = plan(file);
+            let id = |(step, send): (&Step, &Send)| {
+                operation_id(
+                    base,
+                    step,
+                    &manifest::expecting(send.change.clone(), version),
+                )
+            };
+            plan.sends().map(id).collect()
+        };
+        let all = ids("o", FILE, 0);
+        assert_eq!(all.len(), 2);
+        assert_eq!(all, ids("o", FILE, 0));
+        assert!(all.iter().all(|id| id.len() == 32));
+        for other in [
+            ids("p", FILE, 0),
+            ids("o", FILE, 1),
+            ids("o", &FILE.replace("c\n", "d\n"), 0),
+        ] {
+            assert_ne!(all, other);
+        }
+    }
 }

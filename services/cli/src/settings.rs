@@ -157,27 +157,36 @@ fn row(view: &SettingView, change: &Change) -> Vec<Cell> {
 
 impl Get {
     async fn run(self, client: &Client, now_ms: i64) -> Result<(), Failure> {
-        let (kind, key) = (self.kind, self.key.join(" "));
-        // Of limits for a time, people write the moments otherwise than the bus.
-        let account = self
-            .key
-            .first()
-            .map_or("", |word| word.split(' ').next().unwrap_or(word));
-        let views = views(client, kind.setting(), account).await?;
-        let is_it = |view: &SettingView, change: &Change| {
-            let written = Setting(change).key(i64::MIN);
-            view.key == key
-                || written.is_ok_and(|written| written == key)
-                || kind == Kind::Scheduling
+        let kind = self.kind;
+        let key = match (kind, self.key.is_empty()) {
+            (Kind::Scheduling, true) => "cell".to_owned(),
+            (_, true) => return Err(Failure::usage(format!("say which {} it is", kind.name()))),
+            (_, false) => self.key.join(" "),
         };
-        let mut found = views
+        let views = named(client, kind, &key).await?;
+        let found = views
             .iter()
-            .filter_map(|view| Some((view, there(view, now_ms)?)));
-        let found = found.find(|(view, change)| is_it(view, change));
+            .find_map(|view| Some((view, there(view, now_ms)?)));
         let none = || Failure::refused(format!("{} {key} is not set", kind.name()));
         let (view, change) = found.ok_or_else(none)?;
         page(kind, view, change)?.print(self.output)
     }
+}
+
+/// The settings of this name; of limits for a time, people write the moments otherwise than the bus.
+pub async fn named(client: &Client, kind: Kind, key: &str) -> Result<Vec<SettingView>, Failure> {
+    let is_it = |view: &SettingView| {
+        let written = view
+            .change
+            .as_ref()
+            .map(|change| Setting(change).key(i64::MIN));
+        view.key == key
+            || written.is_some_and(|written| written.is_ok_and(|written| written == key))
+    };
+    let first = key.split(' ').next().unwrap_or(key);
+    let mut views = views(client, kind.setting(), first).await?;
+    views.retain(is_it);
+    Ok(views)
 }
 
 fn page(kind: Kind, view: &SettingView, change: &Change) -> Result<Page, Failure> {
