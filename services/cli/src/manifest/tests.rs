@@ -449,7 +449,9 @@ proptest! {
     #[test]
     fn what_stands_is_written_and_read_as_it_is(change in change()) {
         let setting = Setting(&change);
-        prop_assume!(!setting.is_absent());
+        if setting.is_absent() {
+            return Ok(());
+        }
         let file = setting.yaml().unwrap();
         let documents = read("file", &file).unwrap_or_else(|faults| panic!("{faults:?}\n{file}"));
         let document = &documents[0];
