@@ -16,7 +16,7 @@ from apportion_local.paths import CHECKOUT
 GUIDES = CHECKOUT / "docs" / "guides"
 # Documents whose commands have to exist.
 DOCUMENTS = [CHECKOUT / "docs" / "runbook.md", *sorted(GUIDES.glob("coming-from-*.md")), *(GUIDES / f"{name}.md" for name in (
-    "onboard-a-tenant", "change-prices", "read-a-refusal", "connect-from-python"))]
+    "onboard-a-tenant", "change-prices", "settings-as-files", "read-a-refusal", "connect-from-python"))]
 TIMEOUT_SECONDS = 60
 
 

@@ -27,6 +27,7 @@ mod rebuild;
 mod recovery;
 mod samples;
 mod scheduling;
+mod settings;
 mod sinks;
 mod suite;
 mod trace;

@@ -6,7 +6,8 @@ use crate::{
 };
 use client::{
     Acquire, AllocationStanding, AllocationsQuery, Client, CreateResource, ExplainQuery, Operation,
-    OperationState, Position, QueryError, ResourceState, Submit, TenantEvent,
+    OperationState, Position, PreemptionsQuery, QueryError, QueueQuery, QuotaQuery, RefusalsQuery,
+    ReservationRequest, ResourceState, SetQueue, SetQuota, SetReservation, Submit, TenantEvent,
 };
 use prost::Message;
 use schemas::v1::{Event, event, outcome::Result as Decided, request::Verb, tenant_event::Kind};
@@ -312,6 +313,171 @@ async fn a_tenant_lists_its_own_allocations_page_by_page() -> Outcome {
         );
     }
     suite.assert_healthy(&tenant).await;
+    suite.close().await;
+    Ok(())
+}
+
+/// What a tenant may ask of lists, as text; each with every way of naming what is another's.
+async fn told(asker: &Client, at_lsn: u64) -> Vec<(&'static str, String)> {
+    let mut told = Vec::new();
+    macro_rules! ask {
+        ($what:literal, $asked:expr) => {
+            match $asked.await {
+                Ok(reply) => told.push(($what, format!("{reply:?}"))),
+                // A cursor that is none.
+                Err(error) => assert!(error.rule().is_some(), "{} {error}", $what),
+            }
+        };
+    }
+    for after in [
+        "",
+        "tenant-a cpu",
+        "tenant-b",
+        "tenant-b cpu",
+        "tenant-b/hidden gpu",
+        "zzz cpu",
+    ] {
+        let query = QuotaQuery {
+            after: after.to_owned(),
+            waiting: 200,
+            at_lsn,
+            ..QuotaQuery::default()
+        };
+        ask!("quota", asker.quota(&query));
+    }
+    for after in ["", "1.0", "999999.0", "18446744073709551615.4294967295"] {
+        let query = PreemptionsQuery {
+            after: after.to_owned(),
+            at_lsn,
+            ..PreemptionsQuery::default()
+        };
+        ask!("preemptions", asker.preemptions(&query));
+    }
+    for after in [0, 1, 7, 1 << 40, i64::MAX.unsigned_abs()] {
+        let query = RefusalsQuery {
+            after,
+            at_lsn,
+            ..RefusalsQuery::default()
+        };
+        ask!("refusals", asker.refusals(&query));
+    }
+    let query = QueueQuery { limit: 0, at_lsn };
+    ask!("queue", asker.queue(&query));
+    ask!("queues", asker.queues(at_lsn));
+    ask!("reservations", asker.reservations(at_lsn));
+    ask!("budget", asker.budgets(at_lsn));
+    told
+}
+
+#[tokio::test]
+async fn whoever_asks_is_told_of_its_own_and_operators_of_all() -> Outcome {
+    let suite = Suite::start().await;
+    let operator = suite.operator().await;
+    let now_ms = chassis::Clock::real().now_ms();
+    let mut at_lsn = 0;
+    for (tenant, word) in [("tenant-a", "shown"), ("tenant-b", "hidden")] {
+        let name = |text: &str| text.to_owned();
+        let quota = SetQuota {
+            tenant: name(tenant),
+            team: name(word),
+            resource: name("gpu"),
+            limit: 3000,
+            from_ms: Some(now_ms + 3_600_000),
+            ..SetQuota::default()
+        };
+        operator.set_quota(quota, id()).await?;
+        let queue = SetQueue {
+            queue: format!("of-{word}"),
+            tenants: vec![name(tenant)],
+            ..SetQueue::default()
+        };
+        operator.set_queue(queue, id()).await?;
+        let shared = SetQueue {
+            queue: name("shared"),
+            tenants: vec![name("tenant-a"), name("tenant-b")],
+            ..SetQueue::default()
+        };
+        operator.set_queue(shared, id()).await?;
+        let reservation = SetReservation {
+            reservation: format!("for-{word}"),
+            wanted: Some(ReservationRequest {
+                queue: format!("of-{word}"),
+                from_ms: now_ms,
+                until_ms: now_ms + 3_600_000,
+                nodes: 1,
+                selector: Vec::new(),
+            }),
+            ..SetReservation::default()
+        };
+        operator.set_reservation(reservation, id()).await?;
+        let client = suite.tenant(tenant).await;
+        // No node is there: it waits, in the queue that both may use.
+        let waits = Submit {
+            queue: name("shared"),
+            job_set: name(word),
+            team: name(word),
+            ..small(word)
+        };
+        let operation = Operation::new(format!("op-{word}"), Verb::Submit(waits));
+        at_lsn = client.call(&operation).await?.lsn;
+        let nothing = Submit {
+            cpu_milli: 0,
+            ..small(word)
+        };
+        let operation = Operation::new(format!("refused-{word}"), Verb::Submit(nothing));
+        at_lsn = client.call(&operation).await?.lsn.max(at_lsn);
+    }
+    let (tenant, other) = (
+        suite.tenant("tenant-a").await,
+        suite.tenant("tenant-b").await,
+    );
+    for (asker, own, others) in [
+        (&tenant, ["tenant-a", "shown"], ["tenant-b", "hidden"]),
+        (&other, ["tenant-b", "hidden"], ["tenant-a", "shown"]),
+    ] {
+        let told = told(asker, at_lsn).await;
+        for (what, text) in &told {
+            let leaks = others.iter().find(|word| text.contains(**word));
+            assert_eq!(leaks, None, "{what}: {text}");
+        }
+        for what in ["quota", "refusals", "queues", "reservations"] {
+            let mut of = told.iter().filter(|(of, _)| *of == what);
+            let says = of.any(|(_, text)| own.iter().any(|word| text.contains(word)));
+            assert!(says, "{what} says nothing of its own: {told:?}");
+        }
+        let queue = asker.queue(&QueueQuery { limit: 0, at_lsn }).await?;
+        let waiting: Vec<_> = queue.waiting.iter().map(|it| &it.queue).collect();
+        assert_eq!(waiting, ["shared"]);
+        // With the other's, which is not named.
+        let queues = asker.queues(at_lsn).await?;
+        let shared = queues.iter().find(|it| it.queue == "shared");
+        let waiting = shared.map(|it| it.waiting.iter().map(|of| of.allocations).sum());
+        assert_eq!(waiting, Some(2_u64));
+    }
+    let told = told(&operator, at_lsn).await;
+    for what in ["quota", "refusals", "queues", "reservations"] {
+        let mut of = told.iter().filter(|(of, _)| *of == what);
+        let says = of.any(|(_, text)| text.contains("shown") && text.contains("hidden"));
+        assert!(says, "{what}: {told:?}");
+    }
+    // Each of the refusals says which rule was broken, by what.
+    let zero = RefusalsQuery {
+        rule: Rule::QuantityZero as i32,
+        ..RefusalsQuery::default()
+    };
+    let found = tenant.refusals(&zero).await?.refusals;
+    let of = |one: &client::RefusalView| one.operation_id.clone();
+    assert_eq!(found.iter().map(of).collect::<Vec<_>>(), ["refused-shown"]);
+    let broken = found[0].broken.as_ref().expect("it was refused");
+    assert_eq!(
+        (broken.rule, broken.subject.as_str()),
+        (Rule::QuantityZero as i32, "cpu_milli")
+    );
+    let another = RefusalsQuery {
+        rule: Rule::QuotaExceeded as i32,
+        ..RefusalsQuery::default()
+    };
+    assert!(tenant.refusals(&another).await?.refusals.is_empty());
     suite.close().await;
     Ok(())
 }

@@ -37,6 +37,10 @@ CREATE TABLE settings (
     CONSTRAINT settings_version_check CHECK (version > 0),
     CONSTRAINT settings_lsn_check CHECK (lsn > 0)
 );
+COMMENT ON TABLE settings IS 'What was last set of each thing. What was taken back is there, too: its version counts on.';
+COMMENT ON COLUMN settings.key IS 'Which one: team-a/ml gpu.';
+COMMENT ON COLUMN settings.version IS 'Of the change. The limits of one account and resource share one count, for whichever time they are.';
+COMMENT ON COLUMN settings.fact IS 'The fact, as the ledger has it: the message `Event` of the contract.';
 
 CREATE TABLE other_operations (
     event_no bigint NOT NULL,
@@ -107,6 +111,7 @@ COMMENT ON COLUMN other_operations.by_slots IS 'Its retention window is counted 
 COMMENT ON COLUMN other_operations.lease_id IS 'Of a granted lease.';
 COMMENT ON COLUMN other_operations.allocations IS 'How many a cancel of a job set, or a change of priority, was for.';
 CREATE UNIQUE INDEX other_operations_one_stands ON other_operations (tenant, operation_id) WHERE stands AND operation_id IS NOT NULL;
+CREATE INDEX other_operations_refused ON other_operations (tenant, event_no DESC) WHERE state = 'refused';
 
 CREATE TABLE answered_submits_1 (
     event_no bigint NOT NULL,

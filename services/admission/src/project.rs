@@ -230,7 +230,7 @@ impl Projection for WarmProjection {
     type Input<'a> = OperationFact<'a>;
 
     const NAME: &'static str = "admission";
-    const STATE_VERSION: u32 = 5;
+    const STATE_VERSION: u32 = 4;
     const BATCHING: Batching = Batching::BULK;
 
     fn project(

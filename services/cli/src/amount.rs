@@ -230,6 +230,64 @@ pub fn micro(text: &str) -> Option<i64> {
     Decimal::parse(text)?.times(1_000_000)
 }
 
+/// The shortest text that `cpu_milli` and `thousandths` read as that.
+pub fn milli_text(milli: i64) -> String {
+    match milli % 1000 {
+        0 => (milli / 1000).to_string(),
+        _ => format!("{milli}m"),
+    }
+}
+
+/// The shortest text that `bytes` reads as that.
+pub fn bytes_text(bytes: i64) -> String {
+    let units = MEMORY_UNITS
+        .iter()
+        .filter(|(_, unit)| unit.count_ones() == 1);
+    let mut units = units.filter(|(name, unit)| name.len() == 2 || *unit == 1);
+    match units.find(|(_, unit)| bytes % unit == 0) {
+        Some((name, unit)) if bytes > 0 => format!("{}{name}", bytes / unit),
+        _ => bytes.to_string(),
+    }
+}
+
+/// The shortest text that `duration_ms` reads as that.
+pub fn duration_text(ms: i64) -> String {
+    let units = [
+        ("d", 86_400_000),
+        ("h", 3_600_000),
+        ("m", 60_000),
+        ("s", 1000),
+    ];
+    match units.iter().find(|(_, unit)| ms % unit == 0) {
+        Some((name, unit)) if ms > 0 => format!("{}{name}", ms / unit),
+        None => format!("{ms}ms"),
+        Some(_) => "0s".to_owned(),
+    }
+}
+
+/// The shortest text that `micro` reads as that.
+pub fn micro_text(micro: i64) -> String {
+    let text = money(micro.into());
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// The shortest text that `of_resource` reads as that.
+pub fn resource_text(resource: &QuotaResource, amount: i64) -> String {
+    match kind(resource) {
+        Some(ResourceKind::Cpu | ResourceKind::Gpu) => milli_text(amount),
+        Some(ResourceKind::Memory) => bytes_text(amount),
+        None => amount.to_string(),
+    }
+}
+
+/// The shortest text that `of_budget` reads as that.
+pub fn budget_text(of: &BudgetOf, amount: i64) -> String {
+    match of {
+        BudgetOf::Money => micro_text(amount),
+        BudgetOf::Use(kind) => resource_text(&QuotaResource::of(*kind), amount),
+    }
+}
+
 fn kind(resource: &QuotaResource) -> Option<ResourceKind> {
     match resource {
         QuotaResource::Cpu => Some(ResourceKind::Cpu),
@@ -379,6 +437,11 @@ mod tests {
             prop_assert_eq!(bytes(&format!("{mib}Mi")), Ok(mib << 20));
             prop_assert_eq!(bytes(&format!("{mib}MiB")), Ok(mib << 20));
             prop_assert_eq!(micro(&money(milli.into())), Some(milli));
+            prop_assert_eq!(cpu_milli(&milli_text(milli)), Ok(milli));
+            prop_assert_eq!(bytes(&bytes_text(byte)), Ok(byte));
+            prop_assert_eq!(bytes(&bytes_text(mib << 20)), Ok(mib << 20));
+            prop_assert_eq!(micro(&micro_text(milli)), Some(milli));
+            prop_assert_eq!(duration_ms(&duration_text(milli)), Ok(milli));
         }
 
         #[test]
@@ -401,6 +464,40 @@ mod tests {
             (90_000_000, "1d1h"),
         ] {
             assert_eq!(age(ms), expected);
+        }
+    }
+
+    #[test]
+    fn texts_are_as_short_as_they_can_be() {
+        assert_eq!(
+            (milli_text(4000), milli_text(1500)),
+            ("4".into(), "1500m".into())
+        );
+        for (amount, text) in [
+            (0, "0"),
+            (16 << 30, "16Gi"),
+            (3 << 29, "1536Mi"),
+            (7, "7B"),
+            (1 << 50, "1Pi"),
+        ] {
+            assert_eq!(bytes_text(amount), text);
+        }
+        for (ms, text) in [
+            (0, "0s"),
+            (1, "1ms"),
+            (90_000, "90s"),
+            (7_200_000, "2h"),
+            (604_800_000, "7d"),
+        ] {
+            assert_eq!(duration_text(ms), text);
+        }
+        for (micro, text) in [
+            (0, "0"),
+            (250_500_000, "250.5"),
+            (10_000_000, "10"),
+            (1, "0.000001"),
+        ] {
+            assert_eq!(micro_text(micro), text);
         }
     }
 

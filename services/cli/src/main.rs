@@ -3,6 +3,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod amount;
+mod apply;
 mod bill;
 mod bus;
 mod cancel;
@@ -16,6 +17,7 @@ mod get;
 mod ledger_copy;
 mod list;
 mod look;
+mod manifest;
 mod manual;
 mod names;
 mod operate;
@@ -29,6 +31,7 @@ mod resource;
 mod schema;
 mod sending;
 mod serve;
+mod settings;
 mod submit;
 mod tls;
 mod watch;
@@ -121,6 +124,15 @@ enum Command {
     Reserve(operate::Reserve),
     /// Take a reservation back.
     Unreserve(operate::Unreserve),
+    /// Show what files of settings would change; nothing is changed.
+    Plan(apply::Plan),
+    /// Change settings to what files say.
+    Apply(apply::Apply),
+    /// Show what operators have set, or print it as a file that `apply` takes.
+    Settings {
+        #[command(subcommand)]
+        command: settings::SettingsCommand,
+    },
     /// List a tenant's allocations, the newest request first.
     List(Box<list::List>),
     /// Show an allocation.
@@ -228,6 +240,9 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Taint(taint) => taint.run(&context()?).await,
         Command::Reserve(reserve) => reserve.run(&context()?).await,
         Command::Unreserve(unreserve) => unreserve.run(&context()?).await,
+        Command::Plan(plan) => plan.run(&context()?).await,
+        Command::Apply(apply) => apply.run(&context()?).await,
+        Command::Settings { command } => command.run(&context()?).await,
         Command::List(list) => list.run(&context()?).await,
         Command::Get(get) => get.run(&context()?).await,
         Command::Describe(describe) => describe.run(&context()?).await,
@@ -296,6 +311,12 @@ mod tests {
             "node approve n --cpu 64 --memory 256GiB --gpus 8 --gpu-model A100 --label zone=z1 --extended fpga=2 --token-ttl 7d",
             "node forget n --expected-version 1",
             "node list",
+            "plan -f cell.yaml --prune -o json",
+            "apply -f a.yaml -f - --prune --yes --operation-id o --deadline 30s",
+            "settings list",
+            "settings list priority-class --prefix a -o csv",
+            "settings get quota team-a/ml gpu -o yaml",
+            "settings export quota budget",
             "cancel --tenant t --job-set j",
             "priority --tenant t -5 --job-set j",
             "resource --tenant t acquire r s --holder h --ttl 9",

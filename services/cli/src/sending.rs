@@ -20,12 +20,21 @@ pub struct Sending {
 impl Sending {
     /// The id of the next operation, once it is told.
     pub fn id(&self) -> String {
-        let id = self
-            .operation_id
-            .clone()
-            .unwrap_or_else(Operation::fresh_id);
+        let id = self.chosen();
         note!("operation {id}");
         id
+    }
+
+    /// What the ids of several operations are made of, once it is told.
+    pub fn base(&self) -> String {
+        let base = self.chosen();
+        note!("operations of {base}");
+        base
+    }
+
+    fn chosen(&self) -> String {
+        let said = self.operation_id.clone();
+        said.unwrap_or_else(Operation::fresh_id)
     }
 
     /// Whether it is to be this operation and no other.

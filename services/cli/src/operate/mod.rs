@@ -15,7 +15,7 @@ pub use nodes::{NodeCommand, Reserve, Unreserve};
 pub use policy::{Policy, PriorityClass};
 pub use queue::QueueSet;
 pub use quota::{QuotaBudget, QuotaSet};
-pub use taint::Taint;
+pub use taint::{Taint, taint, taint_text};
 pub use tenant::Tenant;
 
 use crate::{Failure, print::say, sending::Sending};

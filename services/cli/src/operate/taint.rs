@@ -99,6 +99,33 @@ impl Change {
     }
 }
 
+/// KEY[=VALUE]:EFFECT.
+pub fn taint(text: &str) -> Result<v1::Taint, String> {
+    match change(text)? {
+        Change::Give { key, value, effect } => Ok(v1::Taint {
+            key,
+            value,
+            effect: effect as i32,
+        }),
+        Change::Take { .. } => Err(format!(
+            "{text}: write KEY[=VALUE]:EFFECT, without a - behind it"
+        )),
+    }
+}
+
+/// What `taint` reads as that.
+pub fn taint_text(taint: &v1::Taint) -> Result<String, String> {
+    let effect = TaintEffect::ALL
+        .into_iter()
+        .find(|it| *it as i32 == taint.effect);
+    let effect = effect.ok_or_else(|| format!("{}: no effect that is known", taint.effect))?;
+    let value = match taint.value.as_str() {
+        "" => String::new(),
+        value => format!("={value}"),
+    };
+    Ok(format!("{}{value}:{}", taint.key, effect.name()))
+}
+
 /// As it is written: `maintenance=now:NoExecute`.
 pub fn written(taint: &Given) -> String {
     let value = taint.value.as_ref().map(|value| format!("={value}"));

@@ -4,7 +4,7 @@ mod gang;
 mod place;
 mod work;
 
-pub(crate) use place::requirement;
+pub(crate) use place::{requirement, requirement_text};
 
 use crate::{
     Failure, amount,

@@ -69,6 +69,17 @@ pub fn requirement(text: &str) -> Result<v1::Requirement, String> {
     })
 }
 
+/// What `requirement` reads as that.
+pub fn requirement_text(of: &v1::Requirement) -> String {
+    let (label, values) = (&of.label, of.values.join(","));
+    match of.operator() {
+        Operator::In => format!("{label}={values}"),
+        Operator::NotIn => format!("{label}!={values}"),
+        Operator::Missing | Operator::Unspecified => format!("!{label}"),
+        Operator::Exists => label.clone(),
+    }
+}
+
 fn toleration(text: &str) -> Result<v1::Toleration, String> {
     if text == "any" {
         return Ok(v1::Toleration::default());
@@ -124,6 +135,7 @@ mod tests {
             let found = requirement(text).unwrap();
             assert_eq!((found.label.as_str(), found.operator()), (label, operator));
             assert_eq!(found.values, values, "{text}");
+            assert_eq!(requirement_text(&found), text);
         };
         check("zone=z1", "zone", Operator::In, &["z1"]);
         check("zone=z1,z2", "zone", Operator::In, &["z1", "z2"]);

@@ -5,6 +5,7 @@ mod gangs;
 mod isolation;
 mod places;
 mod queues;
+mod read_back;
 mod resources;
 mod room;
 mod submit;

@@ -1,0 +1,392 @@
+//! Settings from files: what they would change, and the change itself.
+
+use crate::{
+    Failure,
+    context::Context,
+    explain::object,
+    look::look_again,
+    manifest::{self, Action, Document, Kind, Plan as Planned, Send, Setting, Standing, Step},
+    print::{Cell, Output, Page, Sheet, column, named, note, plain, valued},
+    sending::Sending,
+    settings,
+};
+use clap::Args;
+use client::{Client, Failed};
+use data_encoding::HEXLOWER;
+use prost::Message;
+use schemas::v1::{self, SettingView, setting_view::Change};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    io::{self, BufRead, IsTerminal},
+};
+
+#[derive(Args)]
+struct Files {
+    /// A file of settings: documents of YAML, each with its kind and its fields; - is the standard input. May be repeated.
+    #[arg(long = "file", short = 'f', value_name = "FILE", required = true)]
+    files: Vec<String>,
+    /// Take back what stands in the cell and not in the files, of the kinds that the files have: quotas, budgets, cordons,
+    /// taints and reservations. What cannot be taken back is named.
+    #[arg(long)]
+    prune: bool,
+}
+
+/// Shows what files of settings would change, and changes nothing.
+#[derive(Args)]
+pub struct Plan {
+    #[command(flatten)]
+    files: Files,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Changes settings to what files say. A field that a file does not name stays as it is, and null gives it back its default.
+#[derive(Args)]
+pub struct Apply {
+    #[command(flatten)]
+    files: Files,
+    /// Do not ask before something is deleted.
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    sending: Sending,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Files {
+    fn read(&self) -> Result<Vec<Document>, Failure> {
+        let (mut documents, mut faults) = (Vec::new(), Vec::new());
+        for file in &self.files {
+            let text = match file.as_str() {
+                "-" => io::read_to_string(io::stdin()),
+                file => fs::read_to_string(file),
+            };
+            let text = text.map_err(|error| Failure::usage(format!("{file}: {error}")))?;
+            match manifest::read(file, &text) {
+                Ok(found) => documents.extend(found),
+                Err(found) => faults.extend(found),
+            }
+        }
+        match (faults.is_empty(), documents.is_empty()) {
+            (false, _) => Err(faulty(&faults)),
+            (true, true) => Err(Failure::usage(format!(
+                "no settings in {}",
+                self.files.join(", ")
+            ))),
+            (true, false) => Ok(documents),
+        }
+    }
+
+    async fn plan(
+        &self,
+        documents: &[Document],
+        client: &Client,
+        context: &Context,
+    ) -> Result<Planned, Failure> {
+        let kinds: BTreeSet<Kind> = documents.iter().map(|document| document.kind).collect();
+        let mut views: Vec<SettingView> = Vec::new();
+        for kind in kinds {
+            views.extend(settings::views(client, kind.setting(), "").await?);
+        }
+        let now_ms = context.clock().now_ms();
+        let standing = Standing::of(&views, now_ms).map_err(|wrong| {
+            format!(
+                "this version does not understand a setting of the cell: {}",
+                wrong.why
+            )
+        })?;
+        manifest::plan(documents, &standing, self.prune, now_ms).map_err(|faults| faulty(&faults))
+    }
+}
+
+/// All of them, of which the last line is the failure.
+fn faulty(faults: &[String]) -> Failure {
+    match faults {
+        [fault] => Failure::usage(fault.as_str()),
+        all => {
+            all.iter().for_each(|fault| note!("{fault}"));
+            Failure::usage(format!("{} faults: nothing was changed", all.len()))
+        }
+    }
+}
+
+impl Plan {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let documents = self.files.read()?;
+        let client = context.operator_until(None).await?;
+        let plan = self.files.plan(&documents, &client, context).await?;
+        page(&plan).print(self.output)
+    }
+}
+
+impl Apply {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let documents = self.files.read()?;
+        let client = self.sending.operator(context).await?;
+        let plan = self.files.plan(&documents, &client, context).await?;
+        page(&plan).print(self.output)?;
+        if plan.sends().next().is_none() {
+            return Ok(());
+        }
+        self.consent(&plan)?;
+        self.send(&plan, &client).await
+    }
+
+    /// What is deleted is deleted by somebody's will.
+    fn consent(&self, plan: &Planned) -> Result<(), Failure> {
+        let deleted = plan.count(Action::Delete);
+        if deleted == 0 || self.yes {
+            return Ok(());
+        }
+        if !io::stdin().is_terminal() {
+            return Err(Failure::usage(format!(
+                "this deletes {deleted} of what is set: say --yes"
+            )));
+        }
+        note!("delete {deleted} of what is set, and do the rest? Write yes:");
+        let mut answer = String::new();
+        io::stdin().lock().read_line(&mut answer)?;
+        match answer.trim() {
+            "yes" => Ok(()),
+            _ => Err(Failure::usage("nothing was changed")),
+        }
+    }
+
+    async fn send(&self, plan: &Planned, client: &Client) -> Result<(), Failure> {
+        let all = plan.sends().count();
+        let base = self.sending.base();
+        let mut newest: BTreeMap<(Kind, &str), u64> = BTreeMap::new();
+        let mut last = None;
+        for (done, (step, send)) in plan.sends().enumerate() {
+            let counter = (step.kind, send.counter.as_str());
+            // Of what shares its version, the plan's own changes count on.
+            let expected = newest.get(&counter).copied().unwrap_or(send.version);
+            let change = manifest::expecting(send.change.clone(), expected);
+            let title = format!("{} {}", step.kind.name(), step.key);
+            let id = operation_id(&base, step, &change);
+            note!("operation {id}: {title}");
+            match set(client, change, id).await {
+                Ok(applied) => {
+                    note!("{title}: version {}", applied.version);
+                    newest.insert(counter, applied.version);
+                    last = Some((step.kind, &send.change, applied.version));
+                }
+                Err(failed) => {
+                    let failure = failure(&title, failed);
+                    if done == 0 {
+                        return Err(failure);
+                    }
+                    note!("{done} of {all} changes are done; apply again to do the rest");
+                    return Err(failure.afterwards());
+                }
+            }
+        }
+        match last {
+            Some((kind, change, version)) => seen(client, kind, change, version).await,
+            None => Ok(()),
+        }
+    }
+}
+
+/// Waits until the cell tells what was set last, so that whoever plans next sees it all.
+async fn seen(client: &Client, kind: Kind, change: &Change, version: u64) -> Result<(), Failure> {
+    let key = Setting(change).key(i64::MIN).map_err(|wrong| wrong.why)?;
+    let found = look_again::<_, Failure>(async || {
+        let views = settings::named(client, kind, &key).await?;
+        Ok(views
+            .iter()
+            .any(|view| view.version >= version)
+            .then_some(()))
+    });
+    if !matches!(found.await, Ok(Some(()))) {
+        note!("all is set; the cell may tell so a moment later");
+    }
+    Ok(())
+}
+
+fn failure(title: &str, failed: Failed) -> Failure {
+    match failed {
+        Failed::Refused(refused) => {
+            let rule = refused.refusal.as_ref().map(v1::Refusal::rule);
+            let explanation = &refused.explanation;
+            Failure::refused(match rule {
+                Some(v1::Rule::VersionConflict) => {
+                    format!(
+                        "{title}: somebody else changed it after the plan was made; plan again ({explanation})"
+                    )
+                }
+                _ => format!("{title}: refused: {explanation}"),
+            })
+        }
+        other => {
+            note!(
+                "{title}: without an outcome; what was done is not done again when the file is applied again"
+            );
+            other.into()
+        }
+    }
+}
+
+/// The same for the same change of the same version in one apply, so that whoever repeats it with its id repeats this.
+fn operation_id(base: &str, step: &Step, change: &Change) -> String {
+    let view = SettingView {
+        change: Some(change.clone()),
+        ..SettingView::default()
+    };
+    let mut digest = Sha256::new();
+    for part in [base, step.kind.name(), &step.key] {
+        digest.update(part);
+        digest.update([0]);
+    }
+    digest.update(view.encode_to_vec());
+    HEXLOWER.encode(&digest.finalize()[..16])
+}
+
+async fn set(client: &Client, change: Change, id: String) -> Result<v1::Applied, Failed> {
+    match change {
+        Change::Tenant(set) => client.set_tenant(set, id).await,
+        Change::Quota(set) => client.set_quota(set, id).await,
+        Change::Rate(set) => client.set_rate(set, id).await,
+        Change::Queue(set) => client.set_queue(set, id).await,
+        Change::PriorityClass(set) => client.set_priority_class(set, id).await,
+        Change::Scheduling(set) => client.set_scheduling(set, id).await,
+        Change::Cordon(set) => client.set_cordon(set, id).await,
+        Change::Reservation(set) => client.set_reservation(set, id).await,
+        Change::Budget(set) => client.set_budget(set, id).await,
+        Change::Taints(set) => client.set_taints(set, id).await,
+        Change::Node(set) => client.set_node(set, id).await,
+        Change::Period(set) => client.close_period(set, id).await,
+    }
+}
+
+/// What is as it should be is counted and not shown.
+fn page(plan: &Planned) -> Page {
+    let counts = [
+        (Action::Create, "to create"),
+        (Action::Change, "to change"),
+        (Action::Delete, "to delete"),
+        (Action::Kept, "that cannot be deleted"),
+        (Action::Over, "over and left out"),
+        (Action::Unchanged, "unchanged"),
+    ];
+    let counts = counts.map(|(action, title)| (plan.count(action), title));
+    let counts = counts.iter().filter(|(count, _)| *count > 0);
+    let counts: Vec<String> = counts
+        .map(|(count, title)| format!("{count} {title}"))
+        .collect();
+    let value = object([("steps", plan.steps.iter().map(json).collect())]);
+    let columns = vec![
+        column("action", "action"),
+        column("kind", "kind"),
+        column("key", "key"),
+        column("field", "field"),
+        column("from", "from"),
+        column("to", "to"),
+    ];
+    let sends = plan.sends().flat_map(|(step, _)| rows(step));
+    let sheet = Sheet::new(columns, 6, sends.collect());
+    let said = plan.steps.iter().filter_map(|step| {
+        let why = step.why.as_ref()?;
+        Some(format!("{} {}: {why}", step.kind.name(), step.key))
+    });
+    Page::new(value)
+        .sheet_or(sheet, "nothing to change")
+        .lines(said)
+        .text(counts.join(", "))
+}
+
+fn rows(step: &Step) -> Vec<Vec<Cell>> {
+    let row = |field: &str, from: Cell, to: Cell| {
+        let (action, kind) = (plain(step.action.name()), plain(step.kind.name()));
+        vec![action, kind, plain(&step.key), named(field), from, to]
+    };
+    let value = |value: &Value| valued(manifest::text(value), value.clone());
+    let differences = step.differences.iter();
+    let rows: Vec<_> = differences
+        .map(|one| row(&one.field, value(&one.from), value(&one.to)))
+        .collect();
+    match rows.is_empty() {
+        true => vec![row("", named(""), named(""))],
+        false => rows,
+    }
+}
+
+fn json(step: &Step) -> Value {
+    let difference = |one: &manifest::Difference| {
+        object([
+            ("field", one.field.as_str().into()),
+            ("from", one.from.clone()),
+            ("to", one.to.clone()),
+        ])
+    };
+    let version = |send: &Send| send.version;
+    object([
+        ("action", step.action.name().into()),
+        ("kind", step.kind.name().into()),
+        ("key", step.key.as_str().into()),
+        ("version", step.send.as_ref().map(version).into()),
+        ("fields", step.differences.iter().map(difference).collect()),
+        ("why", step.why.as_deref().into()),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::print::Form;
+
+    fn plan(text: &str) -> Planned {
+        let documents = manifest::read("f", text).unwrap();
+        manifest::plan(&documents, &Standing::default(), true, 0).unwrap()
+    }
+
+    const FILE: &str = "kind: Cordon\nnode: n\n---\nkind: Tenant\ntenant: a\nweight: 2\ncohort: c\n---\n\
+                        kind: Cordon\nnode: m\ncordoned: false\n";
+
+    #[test]
+    fn a_plan_tells_what_changes_and_counts_the_rest() {
+        let page = page(&plan(FILE));
+        let table = "action  kind    key  field   from  to\n\
+                     create  Tenant  a    cohort  none  c\n\
+                     create  Tenant  a    weight  none  2\n\
+                     create  Cordon  n    -       -     -\n\
+                     2 to create, 1 unchanged\n";
+        assert_eq!(page.written(Form::Table).unwrap(), table);
+        let json: Value = serde_json::from_str(&page.written(Form::Json).unwrap()).unwrap();
+        assert_eq!(json["steps"][0]["fields"][1]["to"], 2);
+        assert_eq!(json["steps"][0]["version"], 0);
+        assert_eq!(json["steps"][1]["action"], "unchanged");
+        let csv = "action,kind,key,field,from,to\ncreate,Tenant,a,cohort,,c\ncreate,Tenant,a,weight,,2\ncreate,Cordon,n,,,\n";
+        assert_eq!(page.written(Form::Csv).unwrap(), csv);
+    }
+
+    #[test]
+    fn an_operation_is_the_same_if_its_change_is() {
+        let ids = |base: &str, file: &str, version| -> BTreeSet<String> {
+            let plan = plan(file);
+            let id = |(step, send): (&Step, &Send)| {
+                operation_id(
+                    base,
+                    step,
+                    &manifest::expecting(send.change.clone(), version),
+                )
+            };
+            plan.sends().map(id).collect()
+        };
+        let all = ids("o", FILE, 0);
+        assert_eq!(all.len(), 2);
+        assert_eq!(all, ids("o", FILE, 0));
+        assert!(all.iter().all(|id| id.len() == 32));
+        for other in [
+            ids("p", FILE, 0),
+            ids("o", FILE, 1),
+            ids("o", &FILE.replace("c\n", "d\n"), 0),
+        ] {
+            assert_ne!(all, other);
+        }
+    }
+}

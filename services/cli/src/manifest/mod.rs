@@ -1,0 +1,24 @@
+//! Settings as files have them, and what a file would change. All of it is pure.
+
+mod budget;
+mod cordon;
+mod fields;
+mod kind;
+mod plan;
+mod priority_class;
+mod queue;
+mod quota;
+mod rate;
+mod read;
+mod reservation;
+mod scheduling;
+mod taints;
+mod tenant;
+#[cfg(test)]
+mod tests;
+mod units;
+
+pub use fields::text;
+pub use kind::{Kind, Setting, expecting};
+pub use plan::{Action, Difference, Plan, Send, Standing, Step, plan};
+pub use read::{Document, read};

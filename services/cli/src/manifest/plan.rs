@@ -1,0 +1,346 @@
+//! What a file would change: its settings laid over those that stand, and what would come from one to the other.
+
+use super::{
+    fields::{self, Fields, Wrong},
+    kind::{self, Kind, Setting},
+    read::Document,
+    units::Moment,
+};
+use schemas::v1::{SettingView, setting_view::Change};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What stands in the cell.
+#[derive(Debug, Default)]
+pub struct Standing {
+    settings: BTreeMap<(Kind, String), Stands>,
+    /// The newest version of what shares one.
+    versions: BTreeMap<(Kind, String), u64>,
+}
+
+#[derive(Debug, Clone)]
+struct Stands {
+    change: Change,
+    /// Of what has one name, the highest holds: since when, and the version.
+    rank: (i64, u64),
+    is_over: bool,
+}
+
+/// Since when it holds, where limits for good may have taken the place of others.
+fn since(change: &Change, set_at_ms: i64) -> i64 {
+    match change {
+        Change::Quota(set) if set.until_ms.is_none() => set.from_ms.unwrap_or(set_at_ms),
+        _ => 0,
+    }
+}
+
+impl Standing {
+    pub fn of(views: &[SettingView], now_ms: i64) -> Result<Self, Wrong> {
+        let mut standing = Self::default();
+        for view in views {
+            let Some(mut change) = view.change.clone() else {
+                continue;
+            };
+            let Some(kind) = Kind::of(&change) else {
+                continue;
+            };
+            let rank = (since(&change, view.set_at_ms), view.version);
+            kind::begin(&mut change, now_ms);
+            let setting = Setting(&change);
+            let is_over = setting.is_over(now_ms);
+            let key = setting.key(now_ms)?;
+            let counter = setting.counter().unwrap_or_else(|| key.clone());
+            let newest = standing.versions.entry((kind, counter)).or_default();
+            *newest = view.version.max(*newest);
+            let stands = Stands {
+                change,
+                rank,
+                is_over,
+            };
+            // Limits for good and those that were planned and have begun have one name.
+            let known = standing
+                .settings
+                .entry((kind, key))
+                .or_insert_with(|| stands.clone());
+            if known.rank < stands.rank {
+                *known = stands;
+            }
+        }
+        Ok(standing)
+    }
+
+    fn get(&self, kind: Kind, key: &str) -> Option<&Change> {
+        let stands = self.settings.get(&(kind, key.to_owned()))?;
+        let is_there = !stands.is_over && !Setting(&stands.change).is_absent();
+        is_there.then_some(&stands.change)
+    }
+
+    fn version(&self, kind: Kind, counter: &str) -> u64 {
+        let version = self.versions.get(&(kind, counter.to_owned()));
+        version.copied().unwrap_or(0)
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    Create,
+    Change,
+    /// It is not in the file.
+    Delete,
+    Unchanged,
+    /// It is for a time that is over.
+    Over,
+    /// It is not in the file, and cannot be taken back.
+    Kept,
+}
+
+impl Action {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Create => "create",
+            Self::Change => "change",
+            Self::Delete => "delete",
+            Self::Unchanged => "unchanged",
+            Self::Over => "over",
+            Self::Kept => "cannot be deleted",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Difference {
+    pub field: String,
+    pub from: Value,
+    pub to: Value,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    pub action: Action,
+    pub kind: Kind,
+    pub key: String,
+    pub differences: Vec<Difference>,
+    /// What there is to say of it.
+    pub why: Option<String>,
+    /// What would be sent; none: nothing.
+    pub send: Option<Send>,
+}
+
+/// A change, and what it is a change of.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Send {
+    pub change: Change,
+    /// What shares its version with others.
+    pub counter: String,
+    /// The newest version of it that the plan saw; 0: there was none.
+    pub version: u64,
+}
+
+/// What a file would change, in the order in which it is done.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Plan {
+    pub steps: Vec<Step>,
+}
+
+impl Plan {
+    pub fn count(&self, action: Action) -> usize {
+        self.steps
+            .iter()
+            .filter(|step| step.action == action)
+            .count()
+    }
+
+    pub fn sends(&self) -> impl Iterator<Item = (&Step, &Send)> {
+        self.steps
+            .iter()
+            .filter_map(|step| Some((step, step.send.as_ref()?)))
+    }
+}
+
+/// What the documents would change of what stands; with `prune`, of the kinds that the documents have, also what only stands.
+/// Otherwise all that is wrong with them.
+pub fn plan(
+    documents: &[Document],
+    standing: &Standing,
+    prune: bool,
+    now_ms: i64,
+) -> Result<Plan, Vec<String>> {
+    let (mut steps, mut faults) = (Vec::new(), Vec::new());
+    let mut named: BTreeMap<(Kind, String), &Document> = BTreeMap::new();
+    for document in documents {
+        let key = match document.kind.key(&document.fields, now_ms) {
+            Ok(key) => key,
+            Err(wrong) => {
+                faults.push(document.fault(&wrong));
+                continue;
+            }
+        };
+        let id = (document.kind, key.clone());
+        let Some(other) = named.insert(id.clone(), document) else {
+            continue;
+        };
+        // Of limits that have begun, those that began last hold.
+        let (later, earlier) = match begins(document) >= begins(other) {
+            true => (document, other),
+            false => (other, document),
+        };
+        if begins(later) == begins(earlier) {
+            let why = format!("{key} is set by {} already", other.title());
+            faults.push(document.fault(&Wrong::new("", why)));
+        }
+        named.insert(id, later);
+        let why = format!(
+            "{} holds in the place of {}",
+            later.title(),
+            earlier.title()
+        );
+        steps.push(Step::still(Action::Over, document.kind, &key, Some(why)));
+    }
+    for ((_, key), document) in &named {
+        match wanted(document, key, standing, now_ms) {
+            Ok(step) => steps.push(step),
+            Err(wrong) => faults.push(document.fault(&wrong)),
+        }
+    }
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    let parents = parents(&steps);
+    steps.sort_by_cached_key(|step| (step.kind, depth(&parents, step), step.key.clone()));
+    if prune {
+        let kinds: BTreeSet<Kind> = documents.iter().map(|document| document.kind).collect();
+        let only = standing.settings.iter().rev();
+        let only = only.filter(|(id, _)| kinds.contains(&id.0) && !named.contains_key(id));
+        steps.extend(only.filter_map(|((kind, key), _)| {
+            let change = standing.get(*kind, key)?;
+            Some(pruned(*kind, key, change, standing))
+        }));
+    }
+    Ok(Plan { steps })
+}
+
+/// When what it says begins to hold, if it says so and that is a moment.
+fn begins(document: &Document) -> Option<i64> {
+    let from = fields::one::<Moment>(&document.fields, "from")
+        .ok()
+        .flatten();
+    from.map(|from| from.0)
+}
+
+/// What one document changes.
+fn wanted(document: &Document, key: &str, standing: &Standing, now_ms: i64) -> Result<Step, Wrong> {
+    let kind = document.kind;
+    let current = standing.get(kind, key);
+    let before = current
+        .map(|current| Setting(current).fields())
+        .transpose()?;
+    let mut after = before.clone().unwrap_or_default();
+    fields::merge(&mut after, &document.fields);
+    let mut change = kind.read(&after)?;
+    if Setting(&change).is_over(now_ms) {
+        return Ok(Step::still(Action::Over, kind, key, None));
+    }
+    kind::begin(&mut change, now_ms);
+    kind::settle(&mut change, current, &document.fields, now_ms)?;
+    let setting = Setting(&change);
+    let after = setting.fields()?;
+    let action = match (&before, setting.is_absent()) {
+        (None, true) => Action::Unchanged,
+        (Some(before), _) if *before == after => Action::Unchanged,
+        (Some(_), _) => Action::Change,
+        (None, false) => Action::Create,
+    };
+    let differences = match (action, before) {
+        (Action::Change, Some(before)) => differing(&before, &after),
+        // What is new differs from nothing: what the file says of it is told.
+        (Action::Create, _) => {
+            let named_by = kind.named_by();
+            let said = after.into_iter().filter(|(name, _)| {
+                document.fields.contains_key(name) && !named_by.contains(&name.as_str())
+            });
+            differing(&Fields::new(), &said.collect())
+        }
+        _ => Vec::new(),
+    };
+    if action == Action::Unchanged {
+        return Ok(Step::still(action, kind, key, None));
+    }
+    Ok(Step {
+        action,
+        kind,
+        key: key.to_owned(),
+        differences,
+        why: None,
+        send: Some(standing.send(kind, key, change)),
+    })
+}
+
+/// Field by field.
+fn differing(before: &Fields, after: &Fields) -> Vec<Difference> {
+    let (before, after) = (fields::flat(before), fields::flat(after));
+    let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+    let value =
+        |of: &BTreeMap<String, Value>, name: &String| of.get(name).cloned().unwrap_or(Value::Null);
+    let both = names.into_iter().map(|name| Difference {
+        field: name.clone(),
+        from: value(&before, name),
+        to: value(&after, name),
+    });
+    both.filter(|difference| difference.from != difference.to)
+        .collect()
+}
+
+fn pruned(kind: Kind, key: &str, current: &Change, standing: &Standing) -> Step {
+    match Setting(current).taken_back() {
+        Err(why) => Step::still(Action::Kept, kind, key, Some(why.to_owned())),
+        Ok(change) => Step {
+            action: Action::Delete,
+            send: Some(standing.send(kind, key, change)),
+            ..Step::still(Action::Delete, kind, key, None)
+        },
+    }
+}
+
+impl Standing {
+    fn send(&self, kind: Kind, key: &str, change: Change) -> Send {
+        let counter = Setting(&change).counter().unwrap_or_else(|| key.to_owned());
+        let version = self.version(kind, &counter);
+        Send {
+            change,
+            counter,
+            version,
+        }
+    }
+}
+
+impl Step {
+    /// Nothing is sent.
+    fn still(action: Action, kind: Kind, key: &str, why: Option<String>) -> Self {
+        Self {
+            action,
+            kind,
+            key: key.to_owned(),
+            differences: Vec::new(),
+            why,
+            send: None,
+        }
+    }
+}
+
+/// The queues above those that are set.
+fn parents(steps: &[Step]) -> BTreeMap<String, String> {
+    let parent = |step: &Step| match &step.send.as_ref()?.change {
+        Change::Queue(set) => Some((set.queue.clone(), set.parent.clone())),
+        _ => None,
+    };
+    steps.iter().filter_map(parent).collect()
+}
+
+/// How many of the queues that are set are above it. A circle has an end here; the cell refuses it.
+fn depth(parents: &BTreeMap<String, String>, step: &Step) -> usize {
+    if step.kind != Kind::Queue {
+        return 0;
+    }
+    let above = std::iter::successors(parents.get(&step.key), |parent| parents.get(*parent));
+    above.take(parents.len()).count()
+}

@@ -1,0 +1,801 @@
+//! Files, plans and what stands, at random.
+
+use super::{
+    Action, Kind, Plan, Setting, Standing, plan, read,
+    units::{Moment, Word},
+};
+use proptest::{
+    collection::{btree_map, btree_set, vec},
+    option,
+    prelude::*,
+    sample::{select, subsequence},
+};
+use schemas::v1::{self, SettingView, setting_view::Change};
+use serde_json::Value;
+
+const NOW_MS: i64 = 1_800_000_000_000;
+const AMOUNT_MAX: i64 = 1 << 53;
+
+fn token() -> impl Strategy<Value = String> {
+    // Names that look like something else in YAML are names as well.
+    select(vec![
+        "a",
+        "b",
+        "team-a",
+        "yes",
+        "null",
+        "1e3",
+        "007",
+        "0x1f",
+        "_",
+        "-",
+        "true",
+        "2026-11-03",
+    ])
+    .prop_map(str::to_owned)
+}
+
+fn maybe() -> impl Strategy<Value = String> {
+    prop_oneof![Just(String::new()), token()]
+}
+
+fn tokens() -> impl Strategy<Value = Vec<String>> {
+    btree_set(token(), 0..4).prop_map(|names| names.into_iter().collect())
+}
+
+/// Tenant, team and namespace.
+fn account() -> impl Strategy<Value = (String, String, String)> {
+    prop_oneof![
+        token().prop_map(|tenant| (tenant, String::new(), String::new())),
+        (token(), token()).prop_map(|(tenant, team)| (tenant, team, String::new())),
+        (token(), token(), token()),
+    ]
+}
+
+fn amount() -> impl Strategy<Value = i64> {
+    prop_oneof![
+        Just(0),
+        1..AMOUNT_MAX,
+        (1..1000_i64).prop_map(|n| n * 1000),
+        (0..40_u32).prop_map(|n| 3 << n)
+    ]
+}
+
+fn placement() -> impl Strategy<Value = Option<i32>> {
+    option::of(0..5_i32)
+}
+
+fn ms() -> impl Strategy<Value = i64> {
+    prop_oneof![
+        Just(0),
+        1..31_622_400_000_i64,
+        (1..366_i64).prop_map(|days| days * 86_400_000)
+    ]
+}
+
+fn to_come() -> impl Strategy<Value = i64> {
+    NOW_MS + 1..NOW_MS + 100_000_000
+}
+
+fn tenant() -> impl Strategy<Value = Change> {
+    let names = (token(), maybe(), tokens());
+    let numbers = (
+        1..1_000_001_i64,
+        0..1_000_000_001_i64,
+        0..1_000_001_i64,
+        amount(),
+    );
+    let rest = (
+        any::<bool>(),
+        0..2_i32,
+        0..3_i32,
+        -1_000_000..1_000_001_i32,
+        amount(),
+        amount(),
+    );
+    (names, numbers, rest).prop_map(|(names, numbers, rest)| {
+        Change::Tenant(v1::SetTenant {
+            tenant: names.0,
+            expected_version: None,
+            cohort: names.1,
+            weight_milli: Some(numbers.0),
+            preemptible: Some(rest.0),
+            on_exceed: rest.1,
+            reclaim: rest.2,
+            rate_milli: Some(numbers.1),
+            rate_burst: numbers.2,
+            allocations_max: numbers.3,
+            priority_classes: names.2,
+            priority_max: Some(rest.3),
+            default_cpu_milli: rest.4,
+            default_memory_bytes: rest.5,
+        })
+    })
+}
+
+fn quota() -> impl Strategy<Value = Change> {
+    let resources = vec![
+        "cpu",
+        "memory",
+        "gpu",
+        "gpu:A100",
+        "pods",
+        "leases",
+        "storage",
+        "extended:fpga",
+    ];
+    let limits = (
+        amount(),
+        option::of(amount()),
+        option::of((amount(), 1..AMOUNT_MAX)),
+        option::of(amount()),
+    );
+    let moments = (
+        option::of(to_come()),
+        option::of(to_come()),
+        option::of(amount()),
+    );
+    let unlimited = proptest::bool::weighted(0.2);
+    (account(), select(resources), limits, moments, unlimited).prop_map(
+        |(account, resource, limits, moments, unlimited)| {
+            let limited = v1::SetQuota {
+                limit: limits.0,
+                soft: limits.1,
+                burst: limits.2.map(|burst| burst.0),
+                burst_ms: limits.2.map_or(0, |burst| burst.1),
+                borrow: limits.3,
+                lend: moments.2,
+                ..v1::SetQuota::default()
+            };
+            let none = v1::SetQuota {
+                unlimited,
+                ..v1::SetQuota::default()
+            };
+            Change::Quota(v1::SetQuota {
+                tenant: account.0,
+                team: account.1,
+                namespace: account.2,
+                resource: resource.to_owned(),
+                from_ms: moments.0,
+                until_ms: moments.1,
+                ..if unlimited { none } else { limited }
+            })
+        },
+    )
+}
+
+fn budget() -> impl Strategy<Value = Change> {
+    let of = select(vec!["money", "cpu", "memory", "gpu"]);
+    (account(), of, option::weighted(0.8, amount()), 1..5_i32).prop_map(
+        |(account, of, amount, period)| {
+            Change::Budget(v1::SetBudget {
+                tenant: account.0,
+                team: account.1,
+                namespace: account.2,
+                of: of.to_owned(),
+                amount,
+                period: amount.map_or(0, |_| period),
+                expected_version: None,
+            })
+        },
+    )
+}
+
+fn rate() -> impl Strategy<Value = Change> {
+    let resource = select(vec!["cpu", "memory", "gpu", "gpu:A100"]);
+    let scope = (maybe(), maybe(), maybe(), maybe());
+    let from = prop_oneof![Just(0), 1..NOW_MS, to_come()];
+    (resource, scope, 0..1_000_000_000_001_i64, from).prop_map(|(resource, scope, price, from)| {
+        Change::Rate(v1::SetRate {
+            resource: resource.to_owned(),
+            micro_per_unit_hour: price,
+            effective_from_ms: from,
+            tenant: scope.0,
+            priority_class: scope.1,
+            pool: scope.2,
+            cluster: scope.3,
+            expected_version: None,
+        })
+    })
+}
+
+fn queue() -> impl Strategy<Value = Change> {
+    let limits = btree_map(select(vec!["cpu", "memory", "gpu"]), amount(), 0..4);
+    let rest = (1..1_000_001_i64, tokens(), 0..3_i32, placement());
+    (token(), maybe(), limits, rest).prop_map(|(queue, parent, limits, rest)| {
+        let limit = |(resource, amount): (&str, i64)| v1::LimitRequest {
+            resource: resource.to_owned(),
+            amount,
+        };
+        let mut limits: Vec<_> = limits.into_iter().collect();
+        // As the contract names them.
+        limits.sort_by_key(|(resource, _)| {
+            ["cpu", "memory", "gpu"]
+                .iter()
+                .position(|it| it == resource)
+        });
+        Change::Queue(v1::SetQueue {
+            queue,
+            parent,
+            weight_milli: Some(rest.0),
+            limits: limits.into_iter().map(limit).collect(),
+            tenants: rest.1,
+            order: rest.2,
+            placement: rest.3,
+            expected_version: None,
+        })
+    })
+}
+
+fn priority_class() -> impl Strategy<Value = Change> {
+    let rest = (any::<bool>(), any::<bool>(), ms(), placement());
+    (token(), -1_000_000..1_000_001_i32, rest).prop_map(|(priority_class, value, rest)| {
+        Change::PriorityClass(v1::SetPriorityClass {
+            priority_class,
+            value,
+            preemptible: rest.0,
+            preempts: rest.1,
+            grace_ms: rest.2,
+            placement: rest.3,
+            expected_version: None,
+        })
+    })
+}
+
+fn scheduling() -> impl Strategy<Value = Change> {
+    let spans = (ms(), ms(), ms(), ms());
+    let rest = (
+        0..5_i32,
+        any::<bool>(),
+        0..1001_i64,
+        0..1_000_001_i64,
+        any::<bool>(),
+    );
+    (spans, rest).prop_map(|(spans, rest)| {
+        Change::Scheduling(v1::SetScheduling {
+            placement: rest.0,
+            half_life_ms: spans.0,
+            fair_share_preemption: Some(rest.1),
+            protected_milli: rest.2,
+            preemptions_per_minute: Some(rest.3),
+            aging_ms: spans.1,
+            backfill: rest.4,
+            backoff_ms: Some(spans.2),
+            backoff_ms_max: Some(spans.3),
+            expected_version: None,
+        })
+    })
+}
+
+fn cordon() -> impl Strategy<Value = Change> {
+    (token(), any::<(bool, bool)>(), 0..9_u32).prop_map(|(node, (cordoned, drain), at_once)| {
+        let drain = cordoned && drain;
+        Change::Cordon(v1::SetCordon {
+            node,
+            cordoned,
+            drain,
+            at_once: if drain { at_once } else { 0 },
+            expected_version: None,
+        })
+    })
+}
+
+fn taints() -> impl Strategy<Value = Change> {
+    let effects = vec![2, 0, 1];
+    // In the order of their texts.
+    let taints = btree_map(token(), (maybe(), subsequence(effects, 0..3)), 0..3);
+    (token(), taints).prop_map(|(node, taints)| {
+        let taints = taints.into_iter().flat_map(|(key, (value, effects))| {
+            effects.into_iter().map(move |effect| v1::Taint {
+                key: key.clone(),
+                value: value.clone(),
+                effect,
+            })
+        });
+        let mut taints: Vec<v1::Taint> = taints.collect();
+        taints.sort_by_cached_key(|taint| crate::operate::taint_text(taint).unwrap());
+        Change::Taints(v1::SetTaints {
+            node,
+            taints,
+            expected_version: None,
+        })
+    })
+}
+
+fn reservation() -> impl Strategy<Value = Change> {
+    let requirement =
+        (token(), 1..5_i32, btree_set(token(), 1..4)).prop_map(|(label, operator, values)| {
+            v1::Requirement {
+                label,
+                operator,
+                values: match operator {
+                    1 | 2 => values.into_iter().collect(),
+                    _ => Vec::new(),
+                },
+            }
+        });
+    let wanted = (
+        token(),
+        0..NOW_MS,
+        to_come(),
+        1..10_001_i64,
+        vec(requirement, 0..3),
+    );
+    let wanted =
+        wanted.prop_map(
+            |(queue, from_ms, until_ms, nodes, selector)| v1::ReservationRequest {
+                queue,
+                from_ms,
+                until_ms,
+                nodes,
+                selector,
+            },
+        );
+    (token(), option::weighted(0.8, wanted)).prop_map(|(reservation, wanted)| {
+        Change::Reservation(v1::SetReservation {
+            reservation,
+            wanted,
+            expected_version: None,
+        })
+    })
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    prop_oneof![
+        tenant(),
+        quota(),
+        quota(),
+        budget(),
+        rate(),
+        queue(),
+        priority_class(),
+        scheduling(),
+        cordon(),
+        taints(),
+        reservation()
+    ]
+}
+
+/// A cell by what was last set, as the read model tells it.
+#[derive(Debug, Clone, Default)]
+struct Cell(Vec<SettingView>);
+
+impl Cell {
+    fn of(changes: Vec<Change>) -> Self {
+        let mut cell = Self::default();
+        changes.into_iter().for_each(|change| {
+            let version = cell.version(&change);
+            cell.set(change, version);
+        });
+        cell
+    }
+
+    fn id(change: &Change) -> (Option<Kind>, String) {
+        (Kind::of(change), Setting(change).key(NOW_MS).unwrap())
+    }
+
+    fn counter(change: &Change) -> (Option<Kind>, String) {
+        let (kind, key) = Self::id(change);
+        (kind, Setting(change).counter().unwrap_or(key))
+    }
+
+    fn version(&self, of: &Change) -> u64 {
+        let same = self.0.iter().filter(|view| {
+            let change = view.change.as_ref().unwrap();
+            Self::counter(change) == Self::counter(of)
+        });
+        same.map(|view| view.version).max().unwrap_or(0)
+    }
+
+    fn set(&mut self, change: Change, expected: u64) {
+        assert_eq!(expected, self.version(&change), "{change:?}");
+        let id = Self::id(&change);
+        self.0
+            .retain(|view| Self::id(view.change.as_ref().unwrap()) != id);
+        self.0.push(SettingView {
+            version: expected + 1,
+            change: Some(change),
+            ..SettingView::default()
+        });
+    }
+
+    /// As `apply` does it.
+    fn apply(&mut self, plan: &Plan) {
+        let mut newest = std::collections::BTreeMap::new();
+        for (step, send) in plan.sends() {
+            let counter = (step.kind, send.counter.clone());
+            let expected = *newest.get(&counter).unwrap_or(&send.version);
+            self.set(send.change.clone(), expected);
+            newest.insert(counter, expected + 1);
+        }
+    }
+
+    fn standing(&self) -> Standing {
+        Standing::of(&self.0, NOW_MS).unwrap()
+    }
+
+    /// What stands, as a file.
+    fn file(&self) -> String {
+        let there = self.0.iter().filter_map(|view| view.change.as_ref());
+        let there = there.filter(|change| !Setting(change).is_absent());
+        there
+            .map(|change| format!("---\n{}", Setting(change).yaml().unwrap()))
+            .collect()
+    }
+
+    fn plan(&self, file: &str, prune: bool) -> Result<Plan, Vec<String>> {
+        plan(&read("file", file)?, &self.standing(), prune, NOW_MS)
+    }
+}
+
+/// Fields that a file need not say, on a line of their own.
+const OPTIONAL: [&str; 9] = [
+    "soft",
+    "weight",
+    "cohort",
+    "borrow",
+    "preemptible",
+    "grace",
+    "drain",
+    "parent",
+    "rate",
+];
+
+fn sends_nothing(plan: &Plan) -> bool {
+    plan.sends().next().is_none()
+}
+
+proptest! {
+    #[test]
+    fn what_stands_is_written_and_read_as_it_is(change in change()) {
+        let setting = Setting(&change);
+        if setting.is_absent() {
+            return Ok(());
+        }
+        let file = setting.yaml().unwrap();
+        let documents = read("file", &file).unwrap_or_else(|faults| panic!("{faults:?}\n{file}"));
+        let document = &documents[0];
+        let found = document.kind.read(&document.fields);
+        let found = found.unwrap_or_else(|wrong| panic!("{wrong:?}\n{file}"));
+        prop_assert_eq!(found, change, "{}", file);
+    }
+
+    #[test]
+    fn an_export_changes_nothing(changes in vec(change(), 0..20), prune: bool) {
+        let cell = Cell::of(changes);
+        let plan = cell.plan(&cell.file(), prune).unwrap();
+        prop_assert!(sends_nothing(&plan), "{:?}\n{}", plan, cell.file());
+    }
+
+    #[test]
+    fn what_was_applied_is_not_applied_again(
+        before in vec(change(), 0..20), wanted in vec(change(), 0..20), prune: bool,
+        dropped in vec(any::<prop::sample::Index>(), 0..20)
+    ) {
+        let mut cell = Cell::of(before);
+        // Some fields are not said.
+        let file = Cell::of(wanted).file();
+        let mut lines: Vec<&str> = file.lines().collect();
+        for index in dropped {
+            let no = index.index(lines.len().max(1));
+            let is_left_out = |line: &&str| {
+                let (name, value) = line.split_once(": ").unwrap_or_default();
+                OPTIONAL.contains(&name) && !value.is_empty()
+            };
+            if lines.get(no).is_some_and(is_left_out) {
+                lines.remove(no);
+            }
+        }
+        let file = lines.join("\n");
+        // Some of what is wanted cannot be: a price that was to change before now.
+        let Ok(plan) = cell.plan(&file, prune) else { return Ok(()) };
+        cell.apply(&plan);
+        let again = cell.plan(&file, prune).unwrap();
+        prop_assert!(sends_nothing(&again), "{:?}\n{}", again, file);
+    }
+
+    #[test]
+    fn a_whole_export_brings_everything_back(before in vec(change(), 0..20), wanted in vec(change(), 0..20)) {
+        let mut cell = Cell::of(before);
+        let wanted = Cell::of(wanted);
+        let Ok(plan) = cell.plan(&wanted.file(), true) else { return Ok(()) };
+        cell.apply(&plan);
+        for view in &wanted.0 {
+            let change = view.change.as_ref().unwrap();
+            let is_rate = matches!(change, Change::Rate(_));
+            if is_rate || Setting(change).is_absent() {
+                continue;
+            }
+            let id = Cell::id(change);
+            let found = cell.0.iter().filter_map(|view| view.change.as_ref());
+            let found = found.into_iter().find(|other| Cell::id(other) == id);
+            prop_assert_eq!(found, Some(change));
+        }
+    }
+}
+
+const FILE: &str = "
+kind: Tenant
+tenant: a
+weight: 2.5
+---
+kind: Quota
+account: a/ml
+resource: memory
+hard: 16Gi
+---
+kind: Queue
+queue: child
+parent: top
+limits: {cpu: 4}
+---
+kind: Queue
+queue: top
+---
+kind: Cordon
+node: n1
+";
+
+fn lines(plan: &Plan) -> Vec<String> {
+    let line = |step: &super::Step| {
+        let differences = step.differences.iter().map(|one| {
+            format!(
+                " {}: {} -> {}",
+                one.field,
+                super::text(&one.from),
+                super::text(&one.to)
+            )
+        });
+        let why = step
+            .why
+            .as_ref()
+            .map_or(String::new(), |why| format!(" ({why})"));
+        let differences: String = differences.collect();
+        format!(
+            "{} {} {}{differences}{why}",
+            step.action.name(),
+            step.kind.name(),
+            step.key
+        )
+    };
+    plan.steps.iter().map(line).collect()
+}
+
+fn check(cell: &Cell, file: &str, prune: bool, expected: &[&str]) {
+    let plan = cell.plan(file, prune).unwrap();
+    assert_eq!(lines(&plan), expected);
+}
+
+fn applied(cell: &mut Cell, file: &str) {
+    let plan = cell.plan(file, false).unwrap();
+    cell.apply(&plan);
+}
+
+fn faults(cell: &Cell, file: &str) -> Vec<String> {
+    cell.plan(file, false).unwrap_err()
+}
+
+#[test]
+fn parents_go_before_their_queues() {
+    let mut cell = Cell::default();
+    let expected = [
+        "create Tenant a weight: none -> 2.5",
+        "create Queue top",
+        "create Queue child limits.cpu: none -> 4 parent: none -> top",
+        "create Quota a/ml memory hard: none -> 16Gi",
+        "create Cordon n1",
+    ];
+    check(&cell, FILE, false, &expected);
+    applied(&mut cell, FILE);
+    assert!(sends_nothing(&cell.plan(FILE, true).unwrap()));
+}
+
+#[test]
+fn what_is_absent_stays_and_null_clears() {
+    let mut cell = Cell::default();
+    applied(&mut cell, FILE);
+    let quota = "kind: Quota\naccount: a/ml\nresource: memory\n";
+    applied(&mut cell, &format!("{quota}soft: 8Gi"));
+    check(
+        &cell,
+        &format!("{quota}hard: 32768Mi"),
+        false,
+        &["change Quota a/ml memory hard: 16Gi -> 32Gi"],
+    );
+    check(
+        &cell,
+        &format!("{quota}soft: null"),
+        false,
+        &["change Quota a/ml memory soft: 8Gi -> none"],
+    );
+    check(
+        &cell,
+        "kind: Tenant\ntenant: a\nweight: null",
+        false,
+        &["change Tenant a weight: 2.5 -> 1"],
+    );
+    check(
+        &cell,
+        "kind: Queue\nqueue: child\nlimits: {memory: 1Ti, cpu: null}",
+        false,
+        &["change Queue child limits.cpu: 4 -> none limits.memory: none -> 1Ti"],
+    );
+}
+
+#[test]
+fn only_the_kinds_of_the_file_are_pruned() {
+    let mut cell = Cell::default();
+    applied(&mut cell, FILE);
+    check(
+        &cell,
+        "kind: Cordon\nnode: n2\n---\nkind: Queue\nqueue: top\n",
+        true,
+        &[
+            "unchanged Queue top",
+            "create Cordon n2",
+            "delete Cordon n1",
+            "cannot be deleted Queue child (a queue cannot be deleted)",
+        ],
+    );
+    check(
+        &cell,
+        "kind: Cordon\nnode: n1\ncordoned: false",
+        false,
+        &["change Cordon n1 cordoned: true -> false"],
+    );
+}
+
+#[test]
+fn a_changed_price_counts_from_a_moment_to_come() {
+    let mut cell = Cell::default();
+    let rate = "kind: Rate\nresource: gpu:A100\nprice: 3.5\n";
+    applied(&mut cell, rate);
+    assert!(sends_nothing(&cell.plan(rate, false).unwrap()));
+    let changed = rate.replace("3.5", "4.25");
+    let found = faults(&cell, &changed);
+    let expected = "file:1: document 1, Rate: effective_from: it is missing: a changed price counts from a moment to come, \
+                    such as 2026-01-31T08:00:00Z";
+    assert_eq!(found, [expected]);
+    let past = faults(
+        &cell,
+        &format!("{changed}effective_from: 2026-01-31T08:00:00Z"),
+    );
+    assert!(
+        past[0].starts_with("file:4: document 1, Rate: effective_from: 2026-01-31"),
+        "{past:?}"
+    );
+    let to_come = format!("{changed}effective_from: 2027-12-01T00:00:00Z");
+    check(
+        &cell,
+        &to_come,
+        false,
+        &["change Rate gpu:A100 effective_from: none -> 2027-12-01T00:00:00Z price: 3.5 -> 4.25"],
+    );
+    applied(&mut cell, &to_come);
+    // The same price does not say again since when it counts.
+    assert!(sends_nothing(&cell.plan(&changed, false).unwrap()));
+}
+
+#[test]
+fn limits_that_have_begun_hold_in_place_of_those_before() {
+    let mut cell = Cell::default();
+    let base = "kind: Quota\naccount: a\nresource: gpu\nhard: 4\n---\n";
+    let planned = "kind: Quota\naccount: a\nresource: gpu\nhard: 8\nfrom: 2027-01-16T00:00:00Z\n";
+    let file = format!("{base}{planned}");
+    applied(&mut cell, &file);
+    let documents = read("file", &file).unwrap();
+    assert!(sends_nothing(&cell.plan(&file, true).unwrap()));
+    // Two days later; the cell tells them as they were set.
+    let later = NOW_MS + 2 * 86_400_000;
+    let standing = Standing::of(&cell.0, later).unwrap();
+    let plan = plan(&documents, &standing, true, later).unwrap();
+    assert!(sends_nothing(&plan), "{plan:?}");
+    assert_eq!(plan.count(Action::Over), 1);
+}
+
+#[test]
+fn limits_that_were_planned_hold_from_their_moment_whatever_was_set_before_it() {
+    let quota = |limit, from_ms| {
+        Change::Quota(v1::SetQuota {
+            tenant: "a".to_owned(),
+            resource: "pods".to_owned(),
+            limit,
+            from_ms,
+            ..v1::SetQuota::default()
+        })
+    };
+    let view = |version, set_at_ms, change| SettingView {
+        version,
+        set_at_ms,
+        change: Some(change),
+        ..SettingView::default()
+    };
+    let planned = view(1, NOW_MS, quota(8, Some(NOW_MS + 50)));
+    let hold = |base_at_ms: i64| {
+        let base = view(2, base_at_ms, quota(4, None));
+        let cell = Cell(vec![planned.clone(), base]);
+        let standing = Standing::of(&cell.0, NOW_MS + 100).unwrap();
+        let file = read("file", "kind: Quota\naccount: a\nresource: pods\nhard: 8").unwrap();
+        sends_nothing(&plan(&file, &standing, true, NOW_MS + 100).unwrap())
+    };
+    assert!(
+        hold(NOW_MS + 20),
+        "the planned ones took the place of those before"
+    );
+    assert!(
+        !hold(NOW_MS + 70),
+        "those after took the place of the planned ones"
+    );
+}
+
+#[test]
+fn what_is_over_is_not_set_again() {
+    let cell = Cell::default();
+    let file = "kind: Reservation\nreservation: r\nqueue: q\nfrom: 2026-01-01T00:00:00Z\nuntil: 2026-01-02T00:00:00Z\nnodes: 1";
+    check(&cell, file, false, &["over Reservation r"]);
+}
+
+#[test]
+fn faults_name_the_field_and_what_to_write() {
+    let cell = Cell::default();
+    let check = |file: &str, expected: &str| assert_eq!(faults(&cell, file), [expected], "{file}");
+    check(
+        "kind: Quota\naccount: a\nresource: memory\nhard: 16",
+        "file:4: document 1, Quota: hard: 16: say of what: write 16GiB or 16Gi, or 16 bytes as 16B",
+    );
+    check(
+        "kind: Quota\naccount: a\nresource: memory",
+        "file:1: document 1, Quota: hard: it is missing",
+    );
+    check(
+        "kind: Tenant\ntenant: a\non_exceed: queue",
+        "file:3: document 1, Tenant: on_exceed: queue: write refuse, wait",
+    );
+    check(
+        "kind: Tenant\ntenant: a\npriority_max: high",
+        "file:3: document 1, Tenant: priority_max: high: write a whole number",
+    );
+    check(
+        "kind: Tenant\ntenant: a\nclasses: [b, 7]",
+        "file:3: document 1, Tenant: classes[1]: 7: write it in quotes",
+    );
+    check(
+        "kind: Tenant\ntenant: a b",
+        "file:2: document 1, Tenant: tenant: a b: a name is 1 to 64 characters from A-Z a-z 0-9 _ -",
+    );
+    check(
+        "kind: Quota\naccount: a b\nresource: cpu\nhard: 1",
+        "file:2: document 1, Quota: account: a b: write tenant, tenant/team or tenant/team/namespace",
+    );
+    check(
+        "kind: Cordon\nnode: n\n---\nkind: Cordon\nnode: n",
+        "file:4: document 2, Cordon: n is set by document 1 of file already",
+    );
+    check(
+        "kind: Queue\nqueue: q\nlimits: {disk: 1}",
+        "file:3: document 1, Queue: limits.disk: 1: unknown field `disk`, expected one of `cpu`, `memory`, `gpu`",
+    );
+    check(
+        "kind: Rate\nresource: cpu\nprice: 0.1234567",
+        "file:3: document 1, Rate: price: 0.1234567: write money as 3.5, with six digits behind the point at most",
+    );
+    check(
+        "kind: Quota\naccount: a\nresource: gpu\nhard: unlimited\nsoft: 4",
+        "file:4: document 1, Quota: hard: unlimited goes with no other limit: set soft, burst, burst_for, borrow and lend to null",
+    );
+}
+
+#[test]
+fn kinds_have_the_names_of_the_bus() {
+    let names: Vec<_> = Kind::ALL.iter().map(|kind| kind.setting()).collect();
+    assert!(
+        names.contains(&"priority_class") && names.contains(&"taints"),
+        "{names:?}"
+    );
+    for kind in Kind::ALL {
+        assert_eq!(Kind::parse(kind.name()), Ok(*kind));
+    }
+    let word = Word::<vocab::Period>::try_from("month".to_owned());
+    assert_eq!(word.map(Word::number), Ok(4));
+    assert_eq!(Value::from(Moment(0)), "1970-01-01T00:00:00Z");
+}

@@ -1,0 +1,236 @@
+//! What operators have set, as the bus tells it.
+
+use crate::{
+    Failure, amount,
+    context::Context,
+    manifest::{self, Kind, Setting},
+    print::{
+        Cell, Fields, Output, Page, Sheet, bytes, column, moment, number, plain, valued, wide,
+    },
+};
+use clap::{Args, Subcommand, builder::PossibleValuesParser};
+use client::{Client, SettingsQuery};
+use schemas::v1::{SettingView, setting_view::Change};
+use serde_json::Value;
+use vocab::Millis;
+
+#[derive(Subcommand)]
+pub enum SettingsCommand {
+    /// List what is set: by which operation, when, and in which version.
+    List(List),
+    /// Show one setting; as YAML or JSON it is what `apply` takes.
+    Get(Get),
+    /// Print what is set as a file that `apply` takes, all of its fields included.
+    Export(Export),
+}
+
+/// What the bus calls settings, in the way of the command line.
+const SETTINGS: [&str; 12] = [
+    "tenant",
+    "queue",
+    "priority-class",
+    "quota",
+    "budget",
+    "rate",
+    "scheduling",
+    "cordon",
+    "taints",
+    "reservation",
+    "node",
+    "period",
+];
+
+#[derive(Args)]
+pub struct List {
+    /// Of this kind; without it, of all.
+    #[arg(value_parser = PossibleValuesParser::new(SETTINGS))]
+    kind: Option<String>,
+    /// What has a key that begins so.
+    #[arg(long, default_value = "")]
+    prefix: String,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Args)]
+pub struct Get {
+    kind: Kind,
+    /// As `apportion settings list` shows it: a name, or an account and its resource, as in `team-a/ml gpu`.
+    /// The cell's policy, of which there is one, needs none.
+    key: Vec<String>,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Args)]
+pub struct Export {
+    /// Of these kinds; without any, of all that a file can have.
+    kinds: Vec<Kind>,
+}
+
+impl SettingsCommand {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.operator_until(None).await?;
+        let now_ms = context.clock().now_ms();
+        match self {
+            Self::List(list) => list.run(&client, now_ms).await,
+            Self::Get(get) => get.run(&client, now_ms).await,
+            Self::Export(export) => export.run(&client, now_ms).await,
+        }
+    }
+}
+
+/// All settings of a kind, or of all with an empty one; what was taken back is among them.
+pub async fn views(
+    client: &Client,
+    setting: &str,
+    prefix: &str,
+) -> Result<Vec<SettingView>, Failure> {
+    let mut query = SettingsQuery {
+        setting: setting.to_owned(),
+        key_prefix: prefix.to_owned(),
+        limit: PAGE_MAX,
+        ..SettingsQuery::default()
+    };
+    let mut views = Vec::new();
+    loop {
+        let page = client.settings(&query).await?;
+        views.extend(page.settings);
+        if page.next.is_empty() {
+            return Ok(views);
+        }
+        query.after = page.next;
+        query.at_lsn = page.lsn;
+    }
+}
+
+/// Settings of a page, at the most.
+const PAGE_MAX: u32 = 1000;
+
+/// What is there: not taken back, and not over.
+fn there(view: &SettingView, now_ms: i64) -> Option<&Change> {
+    let change = view.change.as_ref();
+    change.filter(|change| !Setting(change).is_absent() && !Setting(change).is_over(now_ms))
+}
+
+impl List {
+    async fn run(self, client: &Client, now_ms: i64) -> Result<(), Failure> {
+        let setting = self.kind.unwrap_or_default().replace('-', "_");
+        let views = views(client, &setting, &self.prefix).await?;
+        let there = views
+            .iter()
+            .filter_map(|view| Some((view, there(view, now_ms)?)));
+        let rows = there.map(|(view, change)| row(view, change)).collect();
+        let columns = vec![
+            column("kind", "kind"),
+            column("key", "key"),
+            column("version", "version"),
+            column("set_at_ms", "set at"),
+            column("operation_id", "operation"),
+            wide("value", "value"),
+        ];
+        Page::of(Sheet::new(columns, 6, rows), "nothing is set").print(self.output)
+    }
+}
+
+fn row(view: &SettingView, change: &Change) -> Vec<Cell> {
+    let value = match change {
+        Change::Period(closed) => plain(closed.month),
+        _ => match Setting(change).fields() {
+            Ok(mut fields) => {
+                fields.retain(|_, value| !value.is_null());
+                let value = Value::Object(fields);
+                valued(manifest::text(&value), value)
+            }
+            Err(_) => plain("-"),
+        },
+    };
+    vec![
+        plain(view.setting.replace('_', "-")),
+        plain(&view.key),
+        number(view.version),
+        moment(view.set_at_ms),
+        plain(&view.operation_id),
+        value,
+    ]
+}
+
+impl Get {
+    async fn run(self, client: &Client, now_ms: i64) -> Result<(), Failure> {
+        let kind = self.kind;
+        let key = match (kind, self.key.is_empty()) {
+            (Kind::Scheduling, true) => "cell".to_owned(),
+            (_, true) => return Err(Failure::usage(format!("say which {} it is", kind.name()))),
+            (_, false) => self.key.join(" "),
+        };
+        let views = named(client, kind, &key).await?;
+        let found = views
+            .iter()
+            .find_map(|view| Some((view, there(view, now_ms)?)));
+        let none = || Failure::refused(format!("{} {key} is not set", kind.name()));
+        let (view, change) = found.ok_or_else(none)?;
+        page(kind, view, change)?.print(self.output)
+    }
+}
+
+/// The settings of this name; of limits for a time, people write the moments otherwise than the bus.
+pub async fn named(client: &Client, kind: Kind, key: &str) -> Result<Vec<SettingView>, Failure> {
+    let is_it = |view: &SettingView| {
+        let written = view
+            .change
+            .as_ref()
+            .map(|change| Setting(change).key(i64::MIN));
+        view.key == key
+            || written.is_some_and(|written| written.is_ok_and(|written| written == key))
+    };
+    let first = key.split(' ').next().unwrap_or(key);
+    let mut views = views(client, kind.setting(), first).await?;
+    views.retain(is_it);
+    Ok(views)
+}
+
+fn page(kind: Kind, view: &SettingView, change: &Change) -> Result<Page, Failure> {
+    let mut values = Setting(change).fields().map_err(|wrong| wrong.why)?;
+    let names = kind.field_names().iter();
+    let fields = names.fold(Fields::default(), |fields, name| match values.get(*name) {
+        Some(value) => fields.add(name, name, valued(manifest::text(value), value.clone())),
+        None => fields,
+    });
+    values.insert("kind".to_owned(), kind.name().into());
+    let (version, at) = (view.version, amount::moment(Millis(view.set_at_ms)));
+    let set = format!(
+        "version {version}, set at {at} by operation {}",
+        view.operation_id
+    );
+    Ok(Page::new(Value::Object(values)).fields(fields).text(set))
+}
+
+impl Export {
+    async fn run(self, client: &Client, now_ms: i64) -> Result<(), Failure> {
+        let kinds = match self.kinds.is_empty() {
+            true => Kind::ALL,
+            false => &self.kinds,
+        };
+        for kind in kinds {
+            let views = views(client, kind.setting(), "").await?;
+            for change in views.iter().filter_map(|view| there(view, now_ms)) {
+                let document = Setting(change).yaml()?;
+                bytes(format!("---\n{document}").as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_can_be_listed() {
+        for kind in Kind::ALL {
+            let name = kind.setting().replace('_', "-");
+            assert!(SETTINGS.contains(&name.as_str()), "{name}");
+        }
+    }
+}
