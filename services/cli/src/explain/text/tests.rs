@@ -222,6 +222,8 @@ fn every_state_is_a_sentence() {
     pauses.place = pauses.place.map(|place| PlaceInQueue {
         standing: Standing::Paused(Millis(60_000)),
         position_in_line: None,
+        ahead: Ahead::default(),
+        start: None,
         ..place
     });
     let expected = [
