@@ -1,0 +1,425 @@
+"""
+Every question that the reference of the bus has, asked by a plain NATS client with messages made from the descriptors: each
+has a real answer, and nobody is told anything of another tenant's.
+"""
+
+import asyncio
+import re
+import sys
+import tempfile
+import time
+import unittest
+import uuid
+from pathlib import Path
+
+from .support import Stack, until  # The launcher is on the path by it.
+from apportion_local.paths import CHECKOUT
+
+sys.path.insert(0, str(CHECKOUT / "examples"))
+import apportion_messages  # noqa: E402
+from apportion_messages import Messages  # noqa: E402
+
+REFERENCE = CHECKOUT / "docs" / "bus.md"
+SUBJECTS = CHECKOUT / "schemas" / "src" / "subjects.rs"
+ROW = re.compile(r"^\| `apportion\.v1\.<cell>\.query\.(?:<tenant>|_operator)\.([a-z]+)` \|.* \[(\w+)\]\(#\w+\), answered by "
+                 r"\[(\w+)\]\(#\w+\) \|", re.MULTILINE)
+OPERATOR = "_operator"
+# Against hanging. Most answers take milliseconds.
+PATIENCE_SECONDS = 60
+ANSWER_SECONDS = 10
+NODE = "this-machine"
+DAY_MS = 86_400_000
+# No model that any node has.
+NO_MODEL = "no-such-model"
+
+
+def verbs():
+    """Of the reference's table of subjects: the verb, its query's message and its reply's."""
+    found = {verb: (query, reply) for verb, query, reply in ROW.findall(REFERENCE.read_text(encoding="utf-8"))}
+    if not found:
+        raise AssertionError(f"{REFERENCE} has no queries")
+    return found
+
+
+VERBS = verbs()
+
+
+def number(message, field, value):
+    """Of a value of an enumeration."""
+    return message.DESCRIPTOR.fields_by_name[field].enum_type.values_by_name[value].number
+
+
+class Party:
+    """A tenant, or the operators, on the bus."""
+
+    def __init__(self, stack, messages, name):
+        self.stack, self.m, self.name = stack, messages, name
+        self.denied = []
+        # What only this tenant may hear of has a name with this in it.
+        self.mark = f"own-of-{name}"
+        self.serial = 0
+
+    async def connect(self):
+        key = "operator" if self.name == OPERATOR else f"tenant-{self.name}"
+
+        async def denied(error):
+            self.denied.append(str(error))
+
+        self.bus = await apportion_messages.connect(
+            self.stack, user_credentials=f"{self.stack['nats']['creds']}/{key}.creds", error_cb=denied)
+
+    def subject(self, *tokens):
+        return apportion_messages.subject(self.stack, *tokens)
+
+    async def send(self, **verb):
+        """The outcome of a new operation."""
+        self.serial += 1
+        request = self.m.Request(operation_id=f"{self.mark}-{self.serial}", **verb)
+        token = uuid.uuid4().hex
+        reply = await self.bus.subscribe(self.subject("reply", self.name, token), max_msgs=1)
+        where = self.subject("admin") if self.name == OPERATOR else self.subject("ingress", self.name)
+        await self.bus.request(where, request.SerializeToString(), timeout=ANSWER_SECONDS, headers={"Apportion-Reply": token})
+        (outcome,) = self.m.Outcomes.FromString((await reply.next_msg(timeout=ANSWER_SECONDS)).data).outcomes
+        return outcome
+
+    async def done(self, **verb):
+        outcome = await self.send(**verb)
+        if outcome.HasField("refused"):
+            raise AssertionError(f"{verb}: {outcome}")
+        return outcome
+
+    async def ask_bytes(self, verb, data):
+        return (await self.bus.request(self.subject("query", self.name, verb), data, timeout=ANSWER_SECONDS)).data
+
+    def query(self, verb, **fields):
+        return getattr(self.m, VERBS[verb][0])(**fields)
+
+    async def ask(self, verb, **fields):
+        data = await self.ask_bytes(verb, self.query(verb, **fields).SerializeToString())
+        return getattr(self.m, VERBS[verb][1]).FromString(data)
+
+    def rule(self, data):
+        """By which rule a query was refused; None: it was not."""
+        reply = self.m.QueryRefused.FromString(data)
+        names = self.m.Refusal.DESCRIPTOR.fields_by_name["rule"].enum_type.values_by_number
+        return names[reply.refusal.rule].name if reply.HasField("refusal") else None
+
+    async def until(self, verb, good, **fields):
+        """The first answer that is good."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            reply = await self.ask(verb, **fields)
+            if good(reply):
+                return reply
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{self.name} {verb} {fields}: {reply}")
+            await asyncio.sleep(0.05)
+
+
+class World:
+    """Two tenants who have something of each kind, and the operators who gave it to them."""
+
+    def __init__(self, stack, messages):
+        self.m = messages
+        self.a, self.b, self.operator = (Party(stack, messages, name) for name in ("team-a", "team-b", OPERATOR))
+        self.parties = (self.a, self.b, self.operator)
+
+    async def connect(self):
+        await asyncio.gather(*(party.connect() for party in self.parties))
+
+    async def close(self):
+        await asyncio.gather(*(party.bus.close() for party in self.parties))
+
+    async def furnish(self):
+        m, operator = self.m, self.operator
+        for name, preempts in (("spare", False), ("urgent", True)):
+            await operator.done(set_priority_class=m.SetPriorityClass(
+                priority_class=name, value=10 if preempts else 1, preemptible=not preempts, preempts=preempts))
+        for tenant in (self.a, self.b):
+            await self.furnish_tenant(tenant)
+        await self.preempt()
+        for tenant in (self.a, self.b):
+            await self.end(tenant)
+
+    async def furnish_tenant(self, own):
+        m, operator, mark = self.m, self.operator, own.mark
+        own.queue, own.team, own.resource, own.reservation = (f"{mark}-{it}" for it in ("queue", "team", "resource", "nodes"))
+        own.job_set, own.said = f"{mark}-jobs", f"{mark}-said"
+        now_ms = time.time_ns() // 1_000_000
+        await operator.done(set_queue=m.SetQueue(queue=own.queue, tenants=[own.name]))
+        await operator.done(set_quota=m.SetQuota(tenant=own.name, team=own.team, resource="cpu", limit=64_000))
+        await operator.done(set_budget=m.SetBudget(
+            tenant=own.name, team=own.team, of="money", amount=10**12, period=number(m.SetBudget, "period", "PERIOD_MONTH")))
+        wanted = m.ReservationRequest(queue=own.queue, from_ms=now_ms + DAY_MS, until_ms=now_ms + 2 * DAY_MS, nodes=1)
+        await operator.done(set_reservation=m.SetReservation(reservation=own.reservation, wanted=wanted))
+
+        own.run = await own.done(submit=self.submit(own, "run", work=m.Work(
+            command="sh", args=["-c", f"echo {own.said}; sleep 1"])))
+        own.waits = await own.done(submit=self.submit(own, "waits", queue=own.queue, gpu_count=1, gpu_models=[NO_MODEL]))
+        own.refused = await own.send(submit=self.submit(own, "refused", queue=f"{mark}-nowhere"))
+        # By quota, which says so a little later.
+        own.beyond = await own.send(submit=self.submit(own, "beyond", cpu_milli=64_001))
+        await own.done(create_resource=m.CreateResource(resource=own.resource))
+        own.leased = await own.done(acquire=m.Acquire(resource=own.resource, holder=f"{mark}-holder", ttl_slots=100))
+
+    def submit(self, own, name, **fields):
+        return self.m.Submit(**{"name": f"{own.mark}-{name}", "job_set": own.job_set, "team": own.team, "cpu_milli": 100,
+                                "memory_bytes": 32 << 20, **fields})
+
+    async def preempt(self):
+        """One tenant loses a place to the other, who loses one to a drain."""
+        a, b, m = self.a, self.b, self.m
+        whole = {"gpu_count": 2, "priority_class": "spare"}
+        for nth in range(2):
+            a.lost = await a.done(submit=self.submit(a, f"lost-{nth}", gpu_models=["P100"], **whole))
+        b.lost = await b.done(submit=self.submit(b, "lost", gpu_models=["T4"], **whole))
+        drained = (await b.until("allocation", lambda it: it.view.node, allocation_id=b.lost.submitted.allocation_id)).view.node
+        await b.done(submit=self.submit(b, "takes", gpu_models=["P100"], gpu_count=2, priority_class="urgent"))
+        await self.operator.done(set_cordon=m.SetCordon(node=drained, cordoned=True, drain=True))
+        for own in (a, b):
+            page = await own.until("preemptions", lambda it: it.preemptions)
+            own.preemption = page.preemptions[0]
+
+    async def end(self, own):
+        """Until what ran is over and in the bill."""
+        ended = await own.until("allocation", lambda it: it.view.HasField("ended"), allocation_id=self.id(own.run))
+        own.node = ended.view.node
+        own.refusal = (await own.until("refusals", lambda it: len(it.refusals) == 2)).refusals[0].number
+        await own.until("usage", lambda it: it.lines, allocation_id=self.id(own.run))
+        await own.until("bill", lambda it: it.lines)
+
+    @staticmethod
+    def id(outcome):
+        return outcome.submitted.allocation_id
+
+    def ids(self, own):
+        return [*(self.id(it) for it in (own.run, own.waits, own.lost)), own.leased.lease_granted.lease_id]
+
+
+def questions(world, own):
+    """By verb: the fields of a query of the tenant's, and whether the answer is a real one."""
+    run, waits = world.id(own.run), world.id(own.waits)
+
+    def names(reply):
+        return {it.name for it in reply.allocations}
+
+    return {
+        "feed": ({"job_set": own.job_set, "at_lsn": own.run.lsn},
+                 lambda it: {event.WhichOneof("kind") for event in it.events} >= {"requested", "started", "ended", "outcome"}),
+        "operation": ({"operation_id": own.refused.operation_id, "at_lsn": own.refused.lsn},
+                      lambda it: it.view.state == number(it.view, "state", "OPERATION_STATE_DECIDED")
+                      and it.view.outcome.refused.refusal.subject == "queue"),
+        "refusals": ({"limit": 1000},
+                     lambda it: [(one.operation_id, one.broken.subject) for one in it.refusals] == [
+                         (own.beyond.operation_id, f"{own.name}/{own.team} cpu"), (own.refused.operation_id, "queue")]
+                     and (it.refusals[0].verb, it.refusals[0].broken.limit) == ("submit", 64_000)),
+        "allocation": ({"allocation_id": run},
+                       lambda it: it.view.ended.started_ms > 0 and it.view.team == own.team and it.view.node == NODE),
+        "allocations": ({"queue": own.queue}, lambda it: names(it) == {f"{own.mark}-waits"}),
+        "explain": ({"allocation_id": waits, "at_lsn": own.waits.lsn},
+                    lambda it: it.place.position == 1 and it.place.in_queue == 1
+                    and any(one.event for one in (*it.history, it.pending_group))),
+        "lease": ({"lease_id": own.leased.lease_granted.lease_id},
+                  lambda it: list(it.view.resources) == [own.resource] and it.view.holder == f"{own.mark}-holder"),
+        "resource": ({"resource": own.resource}, lambda it: it.view.lease_id == own.leased.lease_granted.lease_id),
+        "preemptions": ({}, lambda it: it.preemptions and all(
+            one.tenant == own.name and one.cause == own.preemption.cause for one in it.preemptions)),
+        "queue": ({}, lambda it: waits in {one.allocation_id for one in it.waiting}),
+        "queues": ({}, lambda it: {own.name, own.queue} <= {one.queue for one in it.queues}),
+        "reservations": ({}, lambda it: [one.reservation for one in it.reservations] == [own.reservation]
+                         and it.reservations[0].wanted.nodes == 1),
+        "budget": ({}, lambda it: [(one.team, one.of) for one in it.budgets] == [(own.team, "money")]),
+        "quota": ({"waiting": 200}, lambda it: it.HasField("treatment") and (own.team, "cpu", 64_000) in {
+            (one.team, one.resource, one.limits.hard) for one in it.quotas}),
+        "bill": ({}, lambda it: {one.team for one in it.lines} == {own.team} and it.currency),
+        "usage": ({"allocation_id": run}, lambda it: {one.resource for one in it.lines} >= {"cpu", "memory"}
+                  and all(int(one.quantity) > 0 for one in it.lines)),
+        "logs": ({"allocation_id": run, "node": NODE}, lambda it: own.said.encode() in it.data and it.over),
+        # Tenants have none.
+        "settings": ({}, None),
+    }
+
+
+def tries(world, other):
+    """What somebody might ask who guesses names, ids and positions of another tenant, and by which rule that is refused."""
+    ids, lease = world.ids(other)[:-1], other.leased.lease_granted.lease_id
+    lost = other.preemption
+    yield "feed", {"after_lsn": other.run.lsn - 1}, None
+    yield "feed", {"after_lsn": other.run.lsn, "job_set": other.job_set}, None
+    for outcome in (other.run, other.refused):
+        yield "operation", {"operation_id": outcome.operation_id}, None
+    yield "refusals", {"after": other.refusal + 1}, None
+    yield "refusals", {"rule": number(world.m.RefusalsQuery, "rule", "QUEUE_UNKNOWN")}, None
+    for one in ids:
+        yield "allocation", {"allocation_id": one}, "ALLOCATION_NOT_FOUND"
+        yield "explain", {"allocation_id": one}, "ALLOCATION_NOT_FOUND"
+        yield "explain", {"allocation_id": one, "as_of_lsn": other.waits.lsn}, "ALLOCATION_NOT_FOUND"
+        yield "allocations", {"after": one, "states": range(1, 7)}, None
+        yield "usage", {"allocation_id": one}, None
+        yield "logs", {"allocation_id": one, "node": NODE}, "LOG_UNAVAILABLE"
+    for field, value in (("queue", other.queue), ("queue", other.name), ("job_set", other.job_set), ("team", other.team),
+                         ("node", NODE), ("name_prefix", other.mark)):
+        yield "allocations", {field: value, "states": range(1, 7)}, None
+    for field, value in (("queue", other.queue), ("queue", other.name), ("job_set", other.job_set), ("team", other.team)):
+        yield "usage", {field: value}, None
+    yield "lease", {"lease_id": lease}, "LEASE_NOT_FOUND"
+    # Ids are of one kind each, and all of the cell.
+    yield "lease", {"lease_id": ids[0]}, "LEASE_NOT_FOUND"
+    yield "resource", {"resource": other.resource}, "RESOURCE_NOT_FOUND"
+    yield "preemptions", {"after": f"{lost.lsn}.{lost.index + 1}"}, None
+    for after in (f"{other.name} cpu", f"{other.name}/{other.team} cpu", "a cpu"):
+        yield "quota", {"after": after, "waiting": 200}, None
+    for verb in ("queue", "queues", "reservations", "budget", "bill"):
+        yield verb, {}, None
+    for fields in ({}, {"setting": "quota", "key_prefix": other.name}, {"after": f"quota {other.name} cpu"}):
+        yield "settings", fields, "UNKNOWN_VERB"
+
+
+class Queries(unittest.IsolatedAsyncioTestCase):
+    @classmethod
+    def setUpClass(cls):
+        directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
+        cls.addClassCleanup(directory.cleanup)
+        stack = Stack(Path(directory.name), "--agent")
+        cls.addClassCleanup(stack.launcher, "down")
+        descriptors = Path(directory.name, "apportion.binpb")
+        stack.apportion("schema", "descriptors", "--out", str(descriptors))
+        cls.world = World(stack.value, Messages(descriptors))
+
+        async def furnish():
+            await cls.world.connect()
+            await cls.world.furnish()
+            await cls.world.close()
+
+        asyncio.run(furnish())
+
+    async def asyncSetUp(self):
+        for party in self.world.parties:
+            party.denied.clear()
+        await self.world.connect()
+        self.addAsyncCleanup(self.world.close)
+
+    def pairs(self):
+        a, b = self.world.a, self.world.b
+        return (a, b), (b, a)
+
+    def assert_nothing_of(self, other, data, said):
+        self.assertFalse(self.tells_of(other, data), said)
+
+    def tells_of(self, one, data):
+        return any(secret.encode() in data for secret in (one.mark, one.name, *self.world.ids(one)))
+
+    def test_every_verb_of_the_reference_has_a_question_and_is_tried_by_another_tenant(self):
+        asked = questions(self.world, self.world.a)
+        self.assertEqual(set(asked), set(VERBS))
+        self.assertEqual({verb for verb, _, _ in tries(self.world, self.world.a)}, set(VERBS))
+        # And the bus lets through what the reference has.
+        lists = re.search(r"QUERIES: .*? = \[(.*?)^\];", SUBJECTS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+        listed = [re.findall(r'"([a-z]+)"', verbs) for verbs in re.findall(r"&\[(.*?)\]", lists.group(1), re.DOTALL)]
+        self.assertEqual({verb for verbs in listed for verb in verbs}, set(VERBS))
+
+    async def test_a_tenant_has_a_real_answer_of_its_own_to_every_question(self):
+        for own, other in self.pairs():
+            named = set()
+            for verb, (fields, good) in questions(self.world, own).items():
+                if good is None:
+                    continue
+                with self.subTest(tenant=own.name, verb=verb):
+                    data = await own.ask_bytes(verb, own.query(verb, **fields).SerializeToString())
+                    self.assertIsNone(own.rule(data), data)
+                    reply = getattr(self.world.m, VERBS[verb][1]).FromString(data)
+                    self.assertTrue(good(reply), reply)
+                    self.assert_nothing_of(other, data, reply)
+                    named |= {verb} if self.tells_of(own, data) else set()
+            # So that one would see it where an answer tells of another tenant.
+            self.assertEqual(named, set(VERBS) - {"settings", "usage"})
+
+    async def test_guesses_tell_a_tenant_nothing_of_another(self):
+        for asker, other in self.pairs():
+            for verb, fields, rule in tries(self.world, other):
+                with self.subTest(tenant=asker.name, verb=verb, fields=fields):
+                    data = await asker.ask_bytes(verb, asker.query(verb, **fields).SerializeToString())
+                    self.assertEqual(asker.rule(data), rule)
+                    if verb == "operation":
+                        # It comes back as it was asked for.
+                        view = self.world.m.OperationReply.FromString(data).view
+                        self.assertEqual(view.state, number(view, "state", "OPERATION_STATE_UNKNOWN"))
+                        self.assertFalse(view.HasField("outcome"))
+                    elif verb == "usage":
+                        # Its lines name nobody.
+                        self.assertFalse(self.world.m.UsagePage.FromString(data).lines)
+                    else:
+                        self.assert_nothing_of(other, data, data)
+
+    async def test_the_bus_denies_a_question_on_the_subject_of_another(self):
+        for asker, other in self.pairs():
+            inbox = asker.bus.new_inbox()
+            heard = await asker.bus.subscribe(inbox)
+            for whose in (other.name, OPERATOR, "*"):
+                for verb in VERBS:
+                    subject = asker.subject("query", whose, verb)
+                    with self.subTest(tenant=asker.name, subject=subject):
+                        await asker.bus.publish(subject, b"", reply=inbox)
+                        await until(lambda: any(f'"{subject.lower()}"' in it.lower() for it in asker.denied))
+            self.assertEqual(heard.pending_msgs, 0)
+
+    async def test_operators_are_told_of_all_tenants_and_what_is_set(self):
+        operator, (a, b) = self.world.operator, (self.world.a, self.world.b)
+        of_all = {
+            "refusals": lambda it: {one.operation_id for one in it.refusals} >= {a.refused.operation_id, b.refused.operation_id},
+            "preemptions": lambda it: {one.tenant for one in it.preemptions} == {a.name, b.name},
+            "queues": lambda it: {a.name, b.name, a.queue, b.queue} <= {one.queue for one in it.queues},
+            "reservations": lambda it: {one.reservation for one in it.reservations} == {a.reservation, b.reservation},
+            "quota": lambda it: {(a.name, a.team), (b.name, b.team)} <= {(one.tenant, one.team) for one in it.quotas},
+            "settings": lambda it: {(own.name, own.team) for own in (a, b)} <= {
+                (one.quota.tenant, one.quota.team) for one in it.settings if one.WhichOneof("change") == "quota"}
+            and {one.setting for one in it.settings} >= {
+                "tenant", "quota", "budget", "rate", "queue", "priority_class", "cordon", "reservation"},
+        }
+        for verb in VERBS:
+            with self.subTest(verb=verb):
+                fields = {"limit": 1000} if verb in ("refusals", "quota", "settings") else {}
+                if verb not in of_all:
+                    # What is of one allocation, operation, lease or resource is the tenant's who asks, and operators have none.
+                    fields = questions(self.world, a)[verb][0]
+                data = await operator.ask_bytes(verb, operator.query(verb, **fields).SerializeToString())
+                if verb in of_all:
+                    reply = getattr(self.world.m, VERBS[verb][1]).FromString(data)
+                    self.assertTrue(of_all[verb](reply), reply)
+                elif verb != "operation":
+                    self.assert_nothing_of(a, data, data)
+        # On a tenant's subject they are answered as the tenant is.
+        fields, good = questions(self.world, a)["allocation"]
+        answer = await operator.bus.request(
+            a.subject("query", a.name, "allocation"), a.query("allocation", **fields).SerializeToString(), timeout=ANSWER_SECONDS)
+        self.assertTrue(good(self.world.m.AllocationReply.FromString(answer.data)))
+
+    async def test_what_is_not_understood_is_refused_by_name(self):
+        for verb in VERBS:
+            asker = self.world.operator if verb == "settings" else self.world.a
+            # Field 9999, a number, which no version has.
+            plain = questions(self.world, self.world.a)[verb][0]
+            strange = asker.query(verb, **plain).SerializeToString() + b"\xf8\xf0\x04\x01"
+            for data, rule in ((strange, "UNKNOWN_FIELD"), (b"\xff\xff\xff", "MALFORMED_MESSAGE"),
+                               (b"no protobuf", "MALFORMED_MESSAGE"), (b"\x00" * 65_537, "PAYLOAD_TOO_LARGE")):
+                with self.subTest(verb=verb, rule=rule):
+                    self.assertEqual(asker.rule(await asker.ask_bytes(verb, data)), rule)
+        for party in self.world.parties:
+            self.assertEqual(party.rule(await party.ask_bytes("nodes", b"")), "UNKNOWN_VERB")
+
+    async def test_a_position_that_is_not_there_yet_is_refused_by_name(self):
+        async def ask(verb):
+            asker = self.world.operator if verb == "settings" else self.world.a
+            query = asker.query(verb, **questions(self.world, self.world.a)[verb][0])
+            query.at_lsn = 2**40
+            return verb, asker.rule(await asker.ask_bytes(verb, query.SerializeToString()))
+
+        # What a run has written is no read model's.
+        asked = [verb for verb in VERBS if "at_lsn" in self.world.a.query(verb).DESCRIPTOR.fields_by_name]
+        self.assertEqual(set(VERBS) - set(asked), {"logs"})
+        for verb, rule in await asyncio.gather(*(ask(verb) for verb in asked)):
+            self.assertEqual(rule, "NOT_APPLIED", verb)
+
+
+if __name__ == "__main__":
+    unittest.main()
