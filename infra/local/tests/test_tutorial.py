@@ -15,7 +15,7 @@ from apportion_local.paths import CHECKOUT
 TUTORIAL = CHECKOUT / "docs" / "tutorial.md"
 # Against hanging: of one command, and until what is asked for is there.
 COMMAND_SECONDS = 60
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 30
 # Read models, and what agents report, follow: somebody who reads what is on the screen is slower than that.
 FOLLOWS = re.compile(r"apportion (--context \S+ )?"
                      r"(list|get|describe|explain|logs|queue|quota (get|tree)|usage|bill|budgets|refusals|settings)\b")
