@@ -11,8 +11,10 @@ mod mark;
 pub use mark::Mark;
 
 use crate::{
+    clock::Stopwatch,
     error::{BootError, Failure},
     hearing::{Heard, Hearing},
+    metrics::Metrics,
     service::Context,
 };
 use asking::Asking;
@@ -20,6 +22,10 @@ use futures::{
     StreamExt,
     future::{BoxFuture, FutureExt},
     stream::FuturesUnordered,
+};
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{family::Family, histogram::Histogram},
 };
 use prost::Message;
 use schemas::{
@@ -114,6 +120,25 @@ pub trait Verb: Send + Sync + 'static {
         &self,
         asked: Asked<Self::Query>,
     ) -> impl Future<Output = Result<Self::Reply, Trouble>> + Send;
+}
+
+/// From milliseconds to what an asker's patience is.
+const SECONDS: [f64; 9] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.0];
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Answered {
+    verb: &'static str,
+    /// answered, refused, or unavailable: without an answer.
+    outcome: &'static str,
+}
+
+/// How long queries take, from when they were heard to the answer, with what they wait for.
+type Took = Family<Answered, Histogram, fn() -> Histogram>;
+
+fn took(metrics: &Metrics) -> Took {
+    let family = Took::new_with_constructor(|| Histogram::new(SECONDS));
+    let help = "From hearing a query to its answer, by verb and outcome";
+    metrics.register("query_seconds", help, family)
 }
 
 /// The verbs that a service answers.
@@ -218,11 +243,12 @@ impl Queries {
         let mut queries = self.hear(ctx).await?;
         let asking = Asking::default();
         let answering = Semaphore::new(ANSWERING_MAX);
+        let took = took(&ctx.metrics);
         let mut under_way = FuturesUnordered::new();
         loop {
             tokio::select! {
                 Some(query) = queries.next(), if under_way.len() < UNDER_WAY_MAX => {
-                    under_way.push(self.answer(query, &asking, &answering));
+                    under_way.push(self.answer(query, &asking, &answering, &took));
                 }
                 Some(()) = under_way.next() => {}
                 () = ctx.shutdown.requested() => return Ok(()),
@@ -244,7 +270,8 @@ impl Queries {
         ctx.hear("hearing", subjects.collect(), Some(group)).await
     }
 
-    async fn answer(&self, query: Heard, asking: &Asking, answering: &Semaphore) {
+    async fn answer(&self, query: Heard, asking: &Asking, answering: &Semaphore, took: &Took) {
+        let since = Stopwatch::start();
         let name = self.subjects.token(&query.subject, 2).unwrap_or_default();
         let own = self.verbs.iter().find(|(own, _)| *own == name);
         let of_another = own.is_none() && subjects::answers(name).is_some();
@@ -255,6 +282,15 @@ impl Queries {
             Some((_, verb)) => self.turn(&**verb, &query, asking, answering).await,
             None => Err(Trouble::refused(Rule::UnknownVerb, "verb")),
         };
+        let outcome = match &turn {
+            Ok(_) => "answered",
+            Err(Trouble::Refused(_)) => "refused",
+            Err(Trouble::Unavailable(_)) => "unavailable",
+        };
+        // Whatever else was asked for has one name: askers make names up.
+        let verb = own.map_or("unknown", |(own, _)| *own);
+        took.get_or_create(&Answered { verb, outcome })
+            .observe(since.elapsed().as_secs_f64());
         let answer = match turn {
             Ok(answer) => answer,
             Err(Trouble::Refused(refusal)) => v1::QueryRefused {

@@ -1,9 +1,13 @@
 //! Leaders and projectors as instruments and health see them.
 
 use ledger::{BusError, Frame, Observer, ProjectorObserver, Standing};
-use prometheus_client::metrics::{counter::Counter, gauge::Gauge, histogram::Histogram};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::{
+    counter::Counter, family::Family, gauge::Gauge, histogram::Histogram,
+};
+use std::collections::BTreeMap;
 use tokio::sync::watch;
-use vocab::{Lsn, Writer};
+use vocab::{Event, EventKind, Lsn, Rule, Writer};
 
 use super::JourneyTap;
 use crate::clock::{Stamp, Stopwatch};
@@ -15,9 +19,55 @@ use crate::watch::{Behind, Follower};
 const BYTES: [f64; 7] = [256.0, 1e3, 4e3, 16e3, 64e3, 256e3, 1e6];
 const SECONDS: [f64; 9] = [0.0005, 0.001, 0.002, 0.005, 0.01, 0.025, 0.1, 0.5, 2.0];
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfKind {
+    kind: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfRule {
+    rule: &'static str,
+}
+
+/// The decisions of a writer, by what they are, and those of them that refuse something, by the rule.
+struct Decisions {
+    events: Family<OfKind, Counter>,
+    refusals: Family<OfRule, Counter>,
+}
+
+impl Decisions {
+    fn count(&self, frame: &Frame) {
+        let mut kinds: BTreeMap<EventKind, u64> = BTreeMap::new();
+        let mut rules: BTreeMap<Rule, u64> = BTreeMap::new();
+        for (_, event) in frame.placed() {
+            *kinds.entry(event.kind()).or_default() += 1;
+            if let Some(rule) = broken(event) {
+                *rules.entry(rule).or_default() += 1;
+            }
+        }
+        for (kind, count) in kinds {
+            let kind = kind.name();
+            self.events.get_or_create(&OfKind { kind }).inc_by(count);
+        }
+        for (rule, count) in rules {
+            let rule = rule.name();
+            self.refusals.get_or_create(&OfRule { rule }).inc_by(count);
+        }
+    }
+}
+
+/// The rule by which it refuses an operation.
+fn broken(event: &Event) -> Option<Rule> {
+    match event {
+        Event::OperationRefused(refused) => Some(refused.refusal.rule),
+        Event::QuotaDenied(denied) => Some(denied.refusal.rule),
+        _ => None,
+    }
+}
+
 pub(super) struct LeaderShell {
     frames: Counter,
-    events: Counter,
+    decisions: Decisions,
     fenced: Counter,
     retries: Counter,
     leading: Gauge,
@@ -36,7 +86,18 @@ impl LeaderShell {
         let m = &ctx.metrics;
         Self {
             frames: m.counter("frames", "Frames appended to the ledger"),
-            events: m.counter("events", "Events appended to the ledger"),
+            decisions: Decisions {
+                events: m.register(
+                    "events",
+                    "Events appended to the ledger, by kind",
+                    Family::default(),
+                ),
+                refusals: m.register(
+                    "refusals",
+                    "Operations that were refused on the ledger, by the broken rule",
+                    Family::default(),
+                ),
+            },
             fenced: m.counter("fenced", "Times that another leader was found at work"),
             retries: m.counter("bus_retries", "Times that the bus was tried again"),
             leading: m.gauge(
@@ -84,7 +145,7 @@ impl Observer for LeaderShell {
 
     fn committed(&mut self, frame: &Frame) {
         self.frames.inc();
-        self.events.inc_by(frame.count.into());
+        self.decisions.count(frame);
         self.lsn.set(i64::try_from(frame.lsn.0).unwrap_or(i64::MAX));
         if !*self.leads.borrow() {
             self.leads.send_replace(true);
