@@ -196,7 +196,7 @@ impl Apply {
 async fn seen(client: &Client, kind: Kind, change: &Change, version: u64) -> Result<(), Failure> {
     let key = Setting(change).key(i64::MIN).map_err(|wrong| wrong.why)?;
     let found = look_again::<_, Failure>(async || {
-        let views = settings::named(client, kind, &key).await?;
+        let views = settings::named(client, kind, &key, i64::MIN).await?;
         Ok(views
             .iter()
             .any(|view| view.version >= version)
@@ -216,7 +216,7 @@ fn failure(title: &str, failed: Failed) -> Failure {
             Failure::refused(match rule {
                 Some(v1::Rule::VersionConflict) => {
                     format!(
-                        "{title}: somebody else changed it after the plan was made; plan again ({explanation})"
+                        "{title}: it is not as the plan has seen it any more; plan again ({explanation})"
                     )
                 }
                 _ => format!("{title}: refused: {explanation}"),

@@ -13,6 +13,7 @@ use crate::{
 use clap::Subcommand;
 use client::{Client, QuotaQuery, QuotaWait, TenantTreatment};
 use quota::store::{AccountRow, PlannedRow};
+use vocab::{Account, Token};
 
 #[derive(Subcommand)]
 pub enum QuotaCommand {
@@ -45,12 +46,23 @@ struct Of<R> {
     cohort: String,
 }
 
-/// Of the asker's accounts; `waiting`: so many of those that wait.
-async fn ask(client: &Client, waiting: u32) -> Result<Told, Failure> {
-    let mut query = QuotaQuery {
-        limit: PAGE,
+/// Of an account and those below it; `waiting`: so many of those that wait.
+async fn ask_of(client: &Client, account: &Account, waiting: u32) -> Result<Told, Failure> {
+    let name = |name: &Option<Token>| name.as_ref().map_or("", Token::as_str).to_owned();
+    let query = QuotaQuery {
+        team: name(&account.team),
+        namespace: name(&account.namespace),
         waiting,
         ..QuotaQuery::default()
+    };
+    ask(client, query).await
+}
+
+/// All pages.
+async fn ask(client: &Client, query: QuotaQuery) -> Result<Told, Failure> {
+    let mut query = QuotaQuery {
+        limit: PAGE,
+        ..query
     };
     let mut page = client.quota(&query).await?;
     let mut told = Told {
@@ -70,6 +82,7 @@ async fn ask(client: &Client, waiting: u32) -> Result<Told, Failure> {
             return Ok(told);
         }
         query.after = page.next;
+        query.at_lsn = page.lsn;
         page = client.quota(&query).await?;
     }
 }

@@ -3,7 +3,7 @@
 use crate::{
     Failure, amount,
     context::Context,
-    manifest::{self, Kind, Setting},
+    manifest::{self, Kind, Setting, Standing},
     print::{
         Cell, Fields, Output, Page, Sheet, bytes, column, moment, number, plain, valued, wide,
     },
@@ -163,10 +163,12 @@ impl Get {
             (_, true) => return Err(Failure::usage(format!("say which {} it is", kind.name()))),
             (_, false) => self.key.join(" "),
         };
-        let views = named(client, kind, &key).await?;
+        let views = named(client, kind, &key, now_ms).await?;
         let found = views
             .iter()
-            .find_map(|view| Some((view, there(view, now_ms)?)));
+            .filter_map(|view| Some((view, there(view, now_ms)?)))
+            // Of limits for good and those that were planned and have begun, the ones that hold.
+            .max_by_key(|(view, change)| manifest::rank(view, change));
         let none = || Failure::refused(format!("{} {key} is not set", kind.name()));
         let (view, change) = found.ok_or_else(none)?;
         page(kind, view, change)?.print(self.output)
@@ -174,14 +176,19 @@ impl Get {
 }
 
 /// The settings of this name; of limits for a time, people write the moments otherwise than the bus.
-pub async fn named(client: &Client, kind: Kind, key: &str) -> Result<Vec<SettingView>, Failure> {
+pub async fn named(
+    client: &Client,
+    kind: Kind,
+    key: &str,
+    now_ms: i64,
+) -> Result<Vec<SettingView>, Failure> {
     let is_it = |view: &SettingView| {
-        let written = view
-            .change
-            .as_ref()
-            .map(|change| Setting(change).key(i64::MIN));
-        view.key == key
-            || written.is_some_and(|written| written.is_ok_and(|written| written == key))
+        let written = |at_ms| {
+            let change = view.change.as_ref()?;
+            Setting(change).key(at_ms).ok()
+        };
+        let names = [written(i64::MIN), written(now_ms)];
+        view.key == key || names.iter().flatten().any(|written| written == key)
     };
     let first = key.split(' ').next().unwrap_or(key);
     let mut views = views(client, kind.setting(), first).await?;
@@ -213,7 +220,8 @@ impl Export {
         };
         for kind in kinds {
             let views = views(client, kind.setting(), "").await?;
-            for change in views.iter().filter_map(|view| there(view, now_ms)) {
+            let standing = Standing::of(&views, now_ms).map_err(|wrong| wrong.why)?;
+            for change in standing.present() {
                 let document = Setting(change).yaml()?;
                 bytes(format!("---\n{document}").as_bytes())?;
             }

@@ -42,6 +42,7 @@ pub struct ConnectOptions {
     url: String,
     cell: String,
     party: Party,
+    about: Option<Token>,
     creds: Option<PathBuf>,
     ca_file: Option<PathBuf>,
     patience: Duration,
@@ -64,6 +65,7 @@ impl ConnectOptions {
             url,
             cell,
             party,
+            about: None,
             creds: None,
             ca_file: None,
             patience: PATIENCE,
@@ -71,6 +73,12 @@ impl ConnectOptions {
             observer: None,
             batched: false,
         }
+    }
+
+    /// Questions are about this tenant's things. Operators may ask so.
+    pub fn about(mut self, tenant: Token) -> Self {
+        self.about = Some(tenant);
+        self
     }
 
     /// The file by which the party is let in. It is read again at every connection.
@@ -141,6 +149,8 @@ pub(crate) struct Inner {
     pub(crate) jetstream: jetstream::Context,
     pub(crate) subjects: Subjects,
     pub(crate) party: Party,
+    /// Whose things questions are about, if not the party's own.
+    pub(crate) about: Option<Token>,
     pub(crate) patience: Duration,
     pub(crate) deadline: Option<Duration>,
     pub(crate) replies: Arc<Replies>,
@@ -197,6 +207,7 @@ impl Client {
             jetstream,
             subjects,
             party: options.party,
+            about: options.about,
             patience: options.patience,
             deadline: options.deadline,
             replies,

@@ -199,7 +199,9 @@ impl Client {
         verb: &str,
         query: &impl Message,
     ) -> Result<R, QueryError> {
-        let subject = self.subjects().query(self.party().name(), verb);
+        let about = self.0.about.as_ref();
+        let whose = about.map_or(self.party().name(), |tenant| tenant.as_str());
+        let subject = self.subjects().query(whose, verb);
         let payload = query.encode_to_vec().into();
         self.0.replies.denial.clear();
         let asked = self.0.nats.request(subject, payload).await;

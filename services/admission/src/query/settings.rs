@@ -53,14 +53,16 @@ impl Verb for SettingsQueries {
         if setting.is_some_and(|name| !SETTINGS.contains(&name)) {
             return Err(Trouble::refused(Rule::SettingInvalid, "setting"));
         }
-        if query.key_prefix.len() > KEY_MAX {
+        if query.key_prefix.len() > KEY_MAX || query.key_prefix.contains('\0') {
             return Err(Trouble::refused(Rule::SettingInvalid, "key_prefix"));
         }
         let after = match query.after.as_str() {
             "" => ("", ""),
             text => text
                 .split_once(' ')
-                .filter(|(name, key)| SETTINGS.contains(name) && key.len() <= KEY_MAX)
+                .filter(|(name, key)| {
+                    SETTINGS.contains(name) && key.len() <= KEY_MAX && !key.contains('\0')
+                })
                 .ok_or_else(|| Trouble::refused(Rule::SettingInvalid, "after"))?,
         };
         // One more than the page has, to see whether there is one.

@@ -178,12 +178,20 @@ impl Context {
         self.connect(options.creds(creds).deadline(deadline)).await
     }
 
-    /// For a question that operators may ask, too: as the tenant that is said or the context's, or else as the operator.
+    /// For a question that operators may ask, too: of the tenant that is said or the context's, as that tenant, or as the
+    /// operator where there are no creds of the tenant's; without a tenant, as the operator and of all.
     pub async fn asker(&self, said: Option<&str>) -> Result<Client, Failure> {
-        match self.tenant_of(said) {
-            Some(tenant) => self.tenant(Some(&tenant)).await,
-            None => self.operator_until(None).await,
+        if self.tenant_of(said).is_none() {
+            return self.operator_until(None).await;
         }
+        let tenant = self.tenant_name(said)?;
+        let of_operator = self.settings.creds.is_some() && self.settings.tenant.is_none();
+        if !of_operator && self.creds(&format!("tenant:{tenant}")).is_ok() {
+            return self.tenant(Some(tenant.as_str())).await;
+        }
+        let creds = self.operators_creds()?;
+        let options = ConnectOptions::operator(self.nats_url()?, self.cell()?);
+        self.connect(options.creds(creds).about(tenant)).await
     }
 
     async fn connect(&self, options: ConnectOptions) -> Result<Client, Failure> {

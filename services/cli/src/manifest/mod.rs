@@ -20,5 +20,5 @@ mod units;
 
 pub use fields::text;
 pub use kind::{Kind, Setting, expecting};
-pub use plan::{Action, Difference, Plan, Send, Standing, Step, plan};
+pub use plan::{Action, Difference, Plan, Send, Standing, Step, plan, rank};
 pub use read::{Document, read};

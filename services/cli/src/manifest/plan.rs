@@ -21,9 +21,13 @@ pub struct Standing {
 #[derive(Debug, Clone)]
 struct Stands {
     change: Change,
-    /// Of what has one name, the highest holds: since when, and the version.
     rank: (i64, u64),
     is_over: bool,
+}
+
+/// Of what has one name, the highest holds: since when, and the version.
+pub fn rank(view: &SettingView, change: &Change) -> (i64, u64) {
+    (since(change, view.set_at_ms), view.version)
 }
 
 /// Since when it holds, where limits for good may have taken the place of others.
@@ -44,7 +48,7 @@ impl Standing {
             let Some(kind) = Kind::of(&change) else {
                 continue;
             };
-            let rank = (since(&change, view.set_at_ms), view.version);
+            let rank = rank(view, &change);
             kind::begin(&mut change, now_ms);
             let setting = Setting(&change);
             let is_over = setting.is_over(now_ms);
@@ -67,6 +71,12 @@ impl Standing {
             }
         }
         Ok(standing)
+    }
+
+    /// What holds, or is to come, of each name.
+    pub fn present(&self) -> impl Iterator<Item = &Change> {
+        let names = self.settings.keys();
+        names.filter_map(|(kind, key)| self.get(*kind, key))
     }
 
     fn get(&self, kind: Kind, key: &str) -> Option<&Change> {

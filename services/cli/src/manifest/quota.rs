@@ -19,7 +19,7 @@ pub struct Quota {
     from: Option<Moment>,
     #[serde(skip_serializing_if = "Option::is_none")]
     until: Option<Moment>,
-    /// Or `unlimited`.
+    /// Or `unlimited`, of a tenant `none`.
     hard: Written,
     soft: Option<Written>,
     burst: Option<Written>,
@@ -28,7 +28,17 @@ pub struct Quota {
     lend: Option<Written>,
 }
 
+/// A team or namespace without limits of its own is bounded by those above it alone.
 const UNLIMITED: &str = "unlimited";
+/// A tenant without limits may hold nothing.
+const NONE: &str = "none";
+
+fn without_limits(is_tenant: bool) -> &'static str {
+    match is_tenant {
+        true => NONE,
+        false => UNLIMITED,
+    }
+}
 
 impl Manifest for Quota {
     type Message = v1::SetQuota;
@@ -61,7 +71,7 @@ impl Manifest for Quota {
         let resource = amount::resource(&set.resource).map_err(Wrong::at("resource"))?;
         let written = |amount: i64| Written(amount::resource_text(&resource, amount));
         let hard = match set.unlimited {
-            true => Written(UNLIMITED.to_owned()),
+            true => Written(without_limits(set.team.is_empty()).to_owned()),
             false => written(set.limit),
         };
         Ok(Self {
@@ -80,10 +90,21 @@ impl Manifest for Quota {
 
     fn message(self) -> Result<v1::SetQuota, Wrong> {
         let resource = self.resource.0;
-        let unlimited = self.hard.0 == UNLIMITED;
+        let word = without_limits(self.account.0.team.is_none());
+        let unlimited = self.hard.0 == word;
+        if !unlimited && self.hard.0 == UNLIMITED {
+            let why = "a tenant without limits may hold nothing: write an amount, or none";
+            return Err(Wrong::new("hard", why));
+        }
+        if !unlimited && self.hard.0 == NONE {
+            let why = "write unlimited: those above it bound it then";
+            return Err(Wrong::new("hard", why));
+        }
         let others = [&self.soft, &self.burst, &self.borrow, &self.lend];
         if unlimited && others.into_iter().any(Option::is_some) {
-            let why = "unlimited goes with no other limit: set soft, burst, burst_for, borrow and lend to null";
+            let why = format!(
+                "{word} goes with no other limit: set soft, burst, burst_for, borrow and lend to null"
+            );
             return Err(Wrong::new("hard", why));
         }
         if self.burst.is_some() != self.burst_for.is_some() {
@@ -139,6 +160,9 @@ impl Manifest for Quota {
             return Err(
                 "what is planned or holds for a while cannot be deleted; it ends by itself, or is set again",
             );
+        }
+        if set.team.is_empty() {
+            return Err("a tenant without limits may hold nothing; write hard: 0 if that is meant");
         }
         Ok(v1::SetQuota {
             tenant: set.tenant.clone(),

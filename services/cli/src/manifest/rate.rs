@@ -83,10 +83,22 @@ impl Manifest for Rate {
     ) -> Result<(), Wrong> {
         let from = one::<Moment>(said, "effective_from")?.map(|from| from.0);
         let same = current.filter(|set| set.micro_per_unit_hour == wanted.micro_per_unit_hour);
+        let planned = current.map(|set| set.effective_from_ms);
+        let planned = planned.filter(|planned| *planned > now_ms);
         match (current, same, from) {
+            // Prices are added and not replaced: that one would come to hold all the same.
+            (_, _, Some(from)) if planned.is_some_and(|planned| planned != from) => {
+                let planned = amount::moment(Millis(planned.unwrap_or(0)));
+                let why = format!(
+                    "another price counts from {planned} on and cannot be put off: change that one, with this moment, or wait until it counts"
+                );
+                return Err(Wrong::new("effective_from", why));
+            }
             (_, _, Some(from)) if from > now_ms => wanted.effective_from_ms = from,
             (_, Some(same), _) => wanted.effective_from_ms = same.effective_from_ms,
-            (_, None, Some(from)) => {
+            // Nothing was billed by another one.
+            (None, None, Some(_)) => wanted.effective_from_ms = 0,
+            (Some(_), None, Some(from)) => {
                 let from = amount::moment(Millis(from));
                 let why = format!(
                     "{from}: what was used is billed by the old price already; write a moment to come"

@@ -52,14 +52,15 @@ impl Manifest for Reservation {
     fn message(self) -> Result<v1::SetReservation, Wrong> {
         let labels = self.node_labels.unwrap_or_default();
         let selector = labels.iter().map(|text| requirement(text));
+        let selector = selector.collect::<Result<Vec<_>, _>>();
+        let mut selector = selector.map_err(Wrong::at("node_labels"))?;
+        in_order(&mut selector);
         let wanted = v1::ReservationRequest {
             queue: self.queue.into(),
             from_ms: self.from.0,
             until_ms: self.until.0,
             nodes: self.nodes.0,
-            selector: selector
-                .collect::<Result<_, _>>()
-                .map_err(Wrong::at("node_labels"))?,
+            selector,
         };
         Ok(v1::SetReservation {
             reservation: self.reservation.into(),
@@ -83,4 +84,15 @@ impl Manifest for Reservation {
             ..v1::SetReservation::default()
         })
     }
+}
+
+/// As the cell orders them, so that what is read back is the same.
+pub fn in_order(selector: &mut Vec<v1::Requirement>) {
+    for one in selector.iter_mut() {
+        one.values.sort_unstable();
+        one.values.dedup();
+    }
+    selector
+        .sort_by(|a, b| (&a.label, a.operator, &a.values).cmp(&(&b.label, b.operator, &b.values)));
+    selector.dedup();
 }

@@ -2,6 +2,7 @@
 
 use super::{
     Action, Kind, Plan, Setting, Standing, plan, read,
+    reservation::in_order,
     units::{Moment, Word},
 };
 use proptest::{
@@ -321,16 +322,17 @@ fn reservation() -> impl Strategy<Value = Change> {
         1..10_001_i64,
         vec(requirement, 0..3),
     );
-    let wanted =
-        wanted.prop_map(
-            |(queue, from_ms, until_ms, nodes, selector)| v1::ReservationRequest {
-                queue,
-                from_ms,
-                until_ms,
-                nodes,
-                selector,
-            },
-        );
+    let wanted = wanted.prop_map(|(queue, from_ms, until_ms, nodes, mut selector)| {
+        // As the cell does.
+        in_order(&mut selector);
+        v1::ReservationRequest {
+            queue,
+            from_ms,
+            until_ms,
+            nodes,
+            selector,
+        }
+    });
     (token(), option::weighted(0.8, wanted)).prop_map(|(reservation, wanted)| {
         Change::Reservation(v1::SetReservation {
             reservation,
@@ -780,8 +782,16 @@ fn faults_name_the_field_and_what_to_write() {
         "file:3: document 1, Rate: price: 0.1234567: write money as 3.5, with six digits behind the point at most",
     );
     check(
-        "kind: Quota\naccount: a\nresource: gpu\nhard: unlimited\nsoft: 4",
+        "kind: Quota\naccount: a/x\nresource: gpu\nhard: unlimited\nsoft: 4",
         "file:4: document 1, Quota: hard: unlimited goes with no other limit: set soft, burst, burst_for, borrow and lend to null",
+    );
+    check(
+        "kind: Quota\naccount: a\nresource: gpu\nhard: unlimited",
+        "file:4: document 1, Quota: hard: a tenant without limits may hold nothing: write an amount, or none",
+    );
+    check(
+        "kind: Quota\naccount: a/x\nresource: gpu\nhard: none",
+        "file:4: document 1, Quota: hard: write unlimited: those above it bound it then",
     );
 }
 

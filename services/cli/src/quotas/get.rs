@@ -1,6 +1,6 @@
 //! One account.
 
-use super::{ask, json};
+use super::{ask_of, json};
 use crate::{
     Failure, amount,
     bill::budgets_sheet,
@@ -16,16 +16,13 @@ use quota::{
 };
 use vocab::{Account, AllocationId, Limits, Millis, OnExceed, QuotaResource, ReclaimFrom, Token};
 
-/// Of those that wait the cell tells so many, at the most.
-const WAITING_MAX: u32 = 200;
-
 #[derive(Args)]
 pub struct Get {
     /// tenant, tenant/team or tenant/team/namespace.
     #[arg(value_parser = amount::account)]
     account: Account,
     /// Show up to this many of those that wait.
-    #[arg(long, default_value_t = 20)]
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(..=200))]
     waiting: u32,
     #[command(flatten)]
     output: Output,
@@ -49,8 +46,8 @@ pub struct View {
 impl Get {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let tenant = &self.account.tenant;
-        let client = context.tenant(Some(tenant.as_str())).await?;
-        let told = ask(&client, WAITING_MAX).await?;
+        let client = context.asker(Some(tenant.as_str())).await?;
+        let told = ask_of(&client, &self.account, self.waiting).await?;
         let mut budgets = client.budgets(0).await?;
         let name = |name: &Option<Token>| name.as_ref().map_or("", Token::as_str).to_owned();
         let own = (name(&self.account.team), name(&self.account.namespace));
@@ -58,9 +55,7 @@ impl Get {
         let rows = told.rows.into_iter().map(|of| of.row);
         let waiting = told.waiting.iter().map(|one| of_wait(tenant, one));
         let waiting = waiting.collect::<Result<Vec<_>, _>>();
-        let mut waiting = waiting.map_err(|it| it.to_string())?;
-        waiting.retain(|(_, state)| within(&state.account, &self.account));
-        waiting.truncate(self.waiting as usize);
+        let waiting = waiting.map_err(|it| it.to_string())?;
         let planned = told.planned.into_iter();
         let view = View {
             tenant: told.treatment,
@@ -72,11 +67,6 @@ impl Get {
         };
         page(&view).print(self.output)
     }
-}
-
-/// Whether it is the account or below it.
-fn within(one: &Account, account: &Account) -> bool {
-    std::iter::successors(Some(one.clone()), Account::parent).any(|above| above == *account)
 }
 
 fn page(view: &View) -> Page {

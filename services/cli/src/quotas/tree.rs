@@ -8,6 +8,7 @@ use crate::{
     print::{Output, Page, Sheet, column, named, plain, valued},
 };
 use clap::Args;
+use client::QuotaQuery;
 use quota::store::AccountRow;
 use std::collections::BTreeMap;
 use vocab::{Account, QuotaResource, Token};
@@ -23,7 +24,7 @@ pub struct Tree {
 impl Tree {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.asker(self.tenant.as_deref()).await?;
-        let told = ask(&client, 0).await?;
+        let told = ask(&client, QuotaQuery::default()).await?;
         // A tenant is told of itself alone.
         let cohorts = match context.tenant_of(self.tenant.as_deref()) {
             Some(_) => Vec::new(),

@@ -52,26 +52,43 @@ impl Verb for QuotaQueries {
                 Some(key.ok_or_else(|| Trouble::refused(Rule::SettingInvalid, "after"))?)
             }
         };
-        let rows = store::accounts(&self.pool, whose, after.as_ref(), limit + 1).await?;
+        let below = below(query)?;
+        let mut rows = store::accounts(&self.pool, whose, after.as_ref(), limit + 1).await?;
         let tenants = store::tenants(&self.pool, whose).await?;
         let planned = store::planned(&self.pool, whose).await?;
+        rows = with_planned(rows, &planned, after.as_ref(), limit);
         let waiting = match whose {
             Some(tenant) if after.is_none() && query.waiting > 0 => {
-                let account = Account::tenant(tenant.clone());
+                let account = Account {
+                    tenant: tenant.clone(),
+                    team: below.0.clone(),
+                    namespace: below.1.clone(),
+                };
                 store::waiting(&self.pool, &account, query.waiting).await?
             }
             _ => Vec::new(),
         };
         let of_tenant: BTreeMap<&Token, &TenantRow> =
             tenants.iter().map(|row| (&row.tenant, row)).collect();
-        let shown = rows.iter().take(limit as usize);
-        let quotas: Vec<QuotaView> = shown.map(|row| view(row, &of_tenant, &planned)).collect();
-        let last = rows.get(quotas.len().saturating_sub(1));
-        let last = last.filter(|_| rows.len() > quotas.len());
+        let mut plans: BTreeMap<[String; 4], Vec<&PlannedRow>> = BTreeMap::new();
+        for plan in &planned {
+            let key = order(&plan.account, &plan.resource);
+            plans.entry(key).or_default().push(plan);
+        }
+        let shown = rows.get(..limit as usize).unwrap_or(&rows);
+        let last = shown.last().filter(|_| rows.len() > shown.len());
+        let next = last.map_or_else(String::new, |row| {
+            format!("{} {}", row.account, row.resource)
+        });
+        let fits = |row: &&AccountRow| {
+            let is =
+                |wanted: &Option<Token>, own: &Option<Token>| wanted.is_none() || wanted == own;
+            is(&below.0, &row.account.team) && is(&below.1, &row.account.namespace)
+        };
+        let quotas = shown.iter().filter(fits);
+        let quotas = quotas.map(|row| view(row, &of_tenant, &plans)).collect();
         Ok(QuotaPage {
-            next: last.map_or_else(String::new, |row| {
-                format!("{} {}", row.account, row.resource)
-            }),
+            next,
             quotas,
             refusal: None,
             lsn: asked.applied.0,
@@ -175,6 +192,64 @@ pub fn of_wait(
     Ok((id, state))
 }
 
+/// The team and the namespace that are asked for.
+fn below(query: &QuotaQuery) -> Result<(Option<Token>, Option<Token>), Trouble> {
+    let name = |text: &str, field: &str| match text {
+        "" => Ok(None),
+        name => match Token::new(name) {
+            Ok(name) => Ok(Some(name)),
+            Err(_) => Err(Trouble::refused(Rule::NameInvalid, field)),
+        },
+    };
+    let (team, namespace) = (
+        name(&query.team, "team")?,
+        name(&query.namespace, "namespace")?,
+    );
+    if namespace.is_some() && team.is_none() {
+        return Err(Trouble::refused(Rule::NameInvalid, "team"));
+    }
+    Ok((team, namespace))
+}
+
+/// As the tables order them.
+fn order(account: &Account, resource: &QuotaResource) -> [String; 4] {
+    let below = |name: &Option<Token>| name.as_ref().map_or_else(String::new, Token::to_string);
+    [
+        account.tenant.to_string(),
+        below(&account.team),
+        below(&account.namespace),
+        resource.to_string(),
+    ]
+}
+
+/// With what has no row because nothing holds of it yet: the first `limit` behind `after`, and one more if there is one.
+fn with_planned(
+    rows: Vec<AccountRow>,
+    planned: &[PlannedRow],
+    after: Option<&Key>,
+    limit: u32,
+) -> Vec<AccountRow> {
+    let most = limit as usize + 1;
+    let of = |row: &AccountRow| order(&row.account, &row.resource);
+    let after = after.map(|(account, resource)| order(account, resource));
+    // Behind the last of a page that is full there may be rows that were not read.
+    let end = rows.last().filter(|_| rows.len() >= most).map(of);
+    let mut all: BTreeMap<[String; 4], AccountRow> =
+        rows.into_iter().map(|row| (of(&row), row)).collect();
+    for plan in planned {
+        let key = order(&plan.account, &plan.resource);
+        let behind = after.as_ref().is_none_or(|after| key > *after);
+        if behind && end.as_ref().is_none_or(|end| key < *end) {
+            all.entry(key).or_insert_with(|| AccountRow {
+                account: plan.account.clone(),
+                resource: plan.resource.clone(),
+                state: AccountState::default(),
+            });
+        }
+    }
+    all.into_values().take(most).collect()
+}
+
 /// As the page before has written it.
 fn key(after: &str) -> Option<Key> {
     let (account, resource) = after.split_once(' ')?;
@@ -188,11 +263,12 @@ fn name(token: Option<&Token>) -> String {
 fn view(
     row: &AccountRow,
     tenants: &BTreeMap<&Token, &TenantRow>,
-    planned: &[PlannedRow],
+    plans: &BTreeMap<[String; 4], Vec<&PlannedRow>>,
 ) -> QuotaView {
     let (account, state) = (&row.account, &row.state);
     let cohort = tenants.get(&account.tenant);
-    let own = |plan: &&PlannedRow| plan.account == *account && plan.resource == row.resource;
+    let plans = plans.get(&order(account, &row.resource));
+    let plans = plans.map_or(&[][..], Vec::as_slice);
     QuotaView {
         tenant: account.tenant.to_string(),
         team: name(account.team.as_ref()),
@@ -208,7 +284,7 @@ fn view(
         soft_since_ms: state.soft_since.map_or(0, |since| since.0),
         over_since_ms: state.over_since.map_or(0, |since| since.0),
         cohort: name(cohort.and_then(|tenant| tenant.cohort.as_ref())),
-        planned: planned.iter().filter(own).map(plan).collect(),
+        planned: plans.iter().map(|row| plan(row)).collect(),
     }
 }
 
@@ -259,6 +335,70 @@ fn treatment(row: &TenantRow) -> TenantTreatment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_only_planned_has_its_place_in_the_pages() {
+        let row = |text: &str| {
+            let (account, resource) = key(text).unwrap();
+            let state = AccountState::default();
+            AccountRow {
+                account,
+                resource,
+                state,
+            }
+        };
+        let planned = |text: &str| {
+            let AccountRow {
+                account, resource, ..
+            } = row(text);
+            let planned = Planned {
+                limits: None,
+                validity: Validity::default(),
+            };
+            PlannedRow {
+                account,
+                resource,
+                version: 1,
+                planned,
+            }
+        };
+        let stored = ["a cpu", "a/b cpu", "b cpu", "c cpu"];
+        let plans = ["a gpu", "a/b cpu", "a/b/c cpu", "d cpu"].map(planned);
+        let all = [
+            "a cpu",
+            "a gpu",
+            "a/b cpu",
+            "a/b/c cpu",
+            "b cpu",
+            "c cpu",
+            "d cpu",
+        ];
+        for limit in 1..9 {
+            let (mut found, mut after): (Vec<String>, Option<Key>) = (Vec::new(), None);
+            loop {
+                let behind = |row: &AccountRow| {
+                    let after = after.as_ref().map(|(account, it)| order(account, it));
+                    after.is_none_or(|after| order(&row.account, &row.resource) > after)
+                };
+                let rows = stored.iter().map(|text| row(text)).filter(behind);
+                let rows = rows.take(limit as usize + 1).collect();
+                let page = with_planned(rows, &plans, after.as_ref(), limit);
+                let shown = page.get(..limit as usize).unwrap_or(&page);
+                found.extend(
+                    shown
+                        .iter()
+                        .map(|it| format!("{} {}", it.account, it.resource)),
+                );
+                if page.len() == shown.len() {
+                    break;
+                }
+                after = shown
+                    .last()
+                    .map(|it| (it.account.clone(), it.resource.clone()));
+            }
+            assert_eq!(found, all, "{limit}");
+        }
+    }
 
     #[test]
     fn a_page_goes_on_where_the_one_before_ended() {

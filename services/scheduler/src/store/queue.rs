@@ -255,13 +255,13 @@ pub async fn place(
     now: Millis,
 ) -> Result<Option<PlaceInQueue>, WarmError> {
     let record = sqlx::query!(
-        r#"SELECT queue AS "queue!", requested_at AS "requested_at!: Moment", state AS "state!",
+        r#"SELECT queue AS "queue!", coalesce(attempts, 0) AS "attempts!", requested_at AS "requested_at!: Moment", state AS "state!",
                   not_before AS "not_before: Moment", since AS "since!: Moment", position AS "position!",
                   in_queue AS "in_queue!", position_in_line, in_line,
                   least(coalesce(cpu_milli, 0), 9223372036854775807)::bigint AS "cpu_milli!",
                   least(coalesce(memory_bytes, 0), 9223372036854775807)::bigint AS "memory_bytes!",
                   least(coalesce(gpu_milli, 0), 9223372036854775807)::bigint AS "gpu_milli!"
-           FROM (SELECT q.allocation_id, q.queue, q.requested_at, q.state, q.not_before, q.since,
+           FROM (SELECT q.allocation_id, q.queue, a.attempts, q.requested_at, q.state, q.not_before, q.since,
                         row_number() OVER (PARTITION BY q.queue ORDER BY standing, rank, turn, arrival) AS position,
                         count(*) OVER (PARTITION BY q.queue) AS in_queue,
                         CASE WHEN q.pending_group IS NOT NULL
@@ -286,11 +286,12 @@ pub async fn place(
     let standing = Standing::of(&record.state, record.not_before)?;
     let requested = record.requested_at.into();
     let start = match standing {
-        Standing::Nominated => None,
-        Standing::Queued | Standing::Paused(_) => {
+        Standing::Queued | Standing::Paused(_) if record.attempts == 0 => {
             let waits = waits(db, tenant, &record.queue).await?;
             StartEstimate::of(waits, requested, now)
         }
+        // Its node is being cleared, or it had one before: it does not wait since its request.
+        Standing::Nominated | Standing::Queued | Standing::Paused(_) => None,
     };
     Ok(Some(PlaceInQueue {
         standing,
@@ -316,7 +317,7 @@ async fn waits(db: &mut PgConnection, tenant: &Token, queue: &str) -> Result<Vec
     let waits = sqlx::query_scalar!(
         r#"SELECT greatest(0, extract(epoch FROM placed_at - requested_at) * 1000)::bigint AS "wait!"
            FROM ((SELECT queue, placed_at, requested_at FROM live_allocations
-                  WHERE tenant = $1 ORDER BY allocation_id DESC LIMIT $3)
+                  WHERE tenant = $1 AND attempts = 0 ORDER BY allocation_id DESC LIMIT $3)
                  UNION ALL
                  (SELECT queue, placed_at, requested_at FROM ended_allocations
                   WHERE tenant = $1 ORDER BY allocation_id DESC LIMIT $3)) AS latest

@@ -50,15 +50,24 @@ pub struct Share {
 
 /// The queues that a tenant may submit to, or all, by name.
 pub async fn queues(pool: &PgPool, tenant: Option<&Token>) -> Result<Vec<QueueState>, WarmError> {
-    let mut waiting = waiting(pool).await?;
+    let names = match tenant {
+        Some(tenant) => Some(of_tenant(pool, tenant).await?),
+        None => None,
+    };
+    let names = names.as_deref();
+    let mut waiting = waiting(pool, names).await?;
     let records = sqlx::query!(
         r#"WITH held AS (
                SELECT queue, count(*) AS allocations,
                       least(sum(cpu_milli), 9223372036854775807)::bigint AS cpu_milli,
                       least(sum(memory_bytes), 9223372036854775807)::bigint AS memory_bytes,
                       least(sum(gpu_count::bigint * gpu_milli), 9223372036854775807)::bigint AS gpu_milli
-               FROM live_allocations WHERE node IS NOT NULL AND NOT preempted GROUP BY queue),
-           known AS (SELECT queue FROM queues UNION SELECT queue FROM held UNION SELECT queue FROM scheduling_queue)
+               FROM live_allocations
+               WHERE node IS NOT NULL AND NOT preempted AND ($1::text[] IS NULL OR queue = ANY ($1)) GROUP BY queue),
+           known AS (SELECT unnest($1::text[]) AS queue
+                     UNION SELECT queue FROM held
+                     UNION SELECT queue FROM queues WHERE $1::text[] IS NULL
+                     UNION SELECT queue FROM scheduling_queue WHERE $1::text[] IS NULL)
            SELECT known.queue AS "queue!", s.parent AS "parent?", coalesce(s.weight_milli, w.weight_milli) AS "weight_milli?",
                   s.cpu_milli_limit AS "cpu_milli_limit?", s.memory_bytes_limit AS "memory_bytes_limit?",
                   s.gpu_milli_limit AS "gpu_milli_limit?", s.tenants AS "tenants?", s.queue_order AS "queue_order?",
@@ -74,9 +83,8 @@ pub async fn queues(pool: &PgPool, tenant: Option<&Token>) -> Result<Vec<QueueSt
            LEFT JOIN LATERAL (SELECT lsn, event_index, at, fact FROM explanations AS e
                               WHERE e.kind = 'pending_group_explained' AND e.queue = known.queue
                               ORDER BY lsn DESC, event_index DESC LIMIT 1) AS said ON true
-           WHERE $1::text IS NULL OR known.queue = $1 OR $1 = ANY (s.tenants)
            ORDER BY known.queue"#,
-        tenant.map(Token::as_str),
+        names as _,
     )
     .fetch_all(pool)
     .await?;
@@ -133,17 +141,33 @@ pub async fn queues(pool: &PgPool, tenant: Option<&Token>) -> Result<Vec<QueueSt
     rows.collect()
 }
 
+/// The queues that a tenant may submit to, its own among them whether anybody has set it or not.
+async fn of_tenant(pool: &PgPool, tenant: &Token) -> Result<Vec<String>, WarmError> {
+    let names = sqlx::query_scalar!(
+        r#"SELECT queue AS "queue!" FROM queues WHERE queue = $1 OR $1 = ANY (tenants)
+           UNION SELECT $1::text"#,
+        tenant.as_str(),
+    );
+    Ok(names.fetch_all(pool).await?)
+}
+
 /// What waits, by queue and by what was last said of it: of its pending group, or else of itself.
-async fn waiting(pool: &PgPool) -> Result<BTreeMap<String, Vec<Waits>>, WarmError> {
+async fn waiting(
+    pool: &PgPool,
+    names: Option<&[String]>,
+) -> Result<BTreeMap<String, Vec<Waits>>, WarmError> {
     let records = sqlx::query!(
         r#"SELECT w.queue AS "queue!", coalesce(said.reason, w.waiting_reason) AS reason,
                   sum(w.allocations)::bigint AS "allocations!", min(w.oldest) AS "oldest!: Moment"
            FROM (SELECT queue, pending_group, waiting_reason, count(*) AS allocations, min(requested_at) AS oldest
-                 FROM scheduling_queue GROUP BY queue, pending_group, waiting_reason) AS w
+                 FROM scheduling_queue
+                 WHERE $1::text[] IS NULL OR queue = ANY ($1)
+                 GROUP BY queue, pending_group, waiting_reason) AS w
            LEFT JOIN LATERAL (SELECT reason FROM explanations AS e
                               WHERE e.kind = 'pending_group_explained' AND e.pending_group = w.pending_group
                               ORDER BY lsn DESC, event_index DESC LIMIT 1) AS said ON true
-           GROUP BY 1, 2 ORDER BY 1, 2 NULLS FIRST"#
+           GROUP BY 1, 2 ORDER BY 1, 2 NULLS FIRST"#,
+        names as _,
     )
     .fetch_all(pool)
     .await?;

@@ -103,9 +103,15 @@ async fn queues_are_listed_with_what_they_hold() {
     };
     assert_eq!(of(None).await, [research.clone(), own.clone()]);
     // One's own, and those that one may submit to.
-    assert_eq!(of(Some("t")).await, [research.clone(), own]);
-    assert_eq!(of(Some("u")).await, [research]);
-    assert_eq!(of(Some("v")).await, []);
+    assert_eq!(of(Some("t")).await, [research.clone(), own.clone()]);
+    let nothing = |queue: &str| QueueState {
+        queue: queue.into(),
+        held: Held::default(),
+        waiting: Vec::new(),
+        ..own.clone()
+    };
+    assert_eq!(of(Some("u")).await, [research, nothing("u")]);
+    assert_eq!(of(Some("v")).await, [nothing("v")]);
     scratch.close().await;
 }
 
