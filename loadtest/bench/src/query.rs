@@ -31,6 +31,7 @@ use chassis::{
 };
 use client::{Failed, Operation, QueryError};
 use figures::{Decisions, Figures, Sums};
+use question::{Mix, Question};
 use replay::{
     command::{block_on, exit},
     fleet::FleetOptions,
@@ -80,6 +81,9 @@ pub struct Options {
     /// How often all phases are gone through.
     #[arg(long, default_value_t = 3)]
     rounds: u64,
+    /// Questions that are not asked, to see what the others do without them.
+    #[arg(long, value_enum, value_delimiter = ',')]
+    without: Vec<Question>,
     /// What the order of the questions follows from.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -142,6 +146,7 @@ struct Parameters {
     seconds: u64,
     rounds: u64,
     seed: u64,
+    without: Vec<Question>,
 }
 
 pub fn main(options: &Options) -> ExitCode {
@@ -165,7 +170,12 @@ async fn run(options: &Options) -> Result<(), QueriesError> {
         filled.running,
         since.elapsed().as_secs_f64()
     );
-    let askers = Askers::start(&stack, fill::known(&scene, filled.tenants).await?).await?;
+    let askers = Askers::start(
+        &stack,
+        fill::known(&scene, filled.tenants).await?,
+        Mix::without(&options.without),
+    )
+    .await?;
     let bench = Bench {
         stack: &stack,
         observer: &observer,
@@ -191,6 +201,7 @@ async fn run(options: &Options) -> Result<(), QueriesError> {
         seconds: options.seconds,
         rounds: options.rounds,
         seed: options.seed,
+        without: options.without.clone(),
     };
     let figures = Figures::of(parameters, &sums);
     print!("{figures}");

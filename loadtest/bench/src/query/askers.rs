@@ -1,7 +1,11 @@
 //! Asks at a fixed rate, on connections and in a thread of its own, as if it were elsewhere: what it does keeps no task
 //! waiting in the driver.
 
-use super::{QueriesError, fill::Known, question::Question};
+use super::{
+    QueriesError,
+    fill::Known,
+    question::{Mix, Question},
+};
 use crate::{kit::figures::round, throughput::load::Pace};
 use chassis::{Stopwatch, stack::Stack};
 use client::{Client, QueryError};
@@ -65,7 +69,7 @@ impl Seen {
 
 impl Askers {
     /// One connection for each tenant, and the operator's.
-    pub async fn start(stack: &Stack, known: Vec<Known>) -> Result<Self, QueriesError> {
+    pub async fn start(stack: &Stack, known: Vec<Known>, mix: Mix) -> Result<Self, QueriesError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -77,7 +81,7 @@ impl Askers {
             .name("askers".to_owned())
             .spawn(move || {
                 runtime.block_on(async {
-                    let parties = match Parties::connect(&stack, known).await {
+                    let parties = match Parties::connect(&stack, known, mix).await {
                         Ok(parties) => parties,
                         Err(error) => return drop(ready.send(Err(error))),
                     };
@@ -116,10 +120,11 @@ impl Askers {
 struct Parties {
     tenants: Vec<(Client, Known)>,
     operator: (Client, Known),
+    mix: Mix,
 }
 
 impl Parties {
-    async fn connect(stack: &Stack, known: Vec<Known>) -> Result<Self, ReachError> {
+    async fn connect(stack: &Stack, known: Vec<Known>, mix: Mix) -> Result<Self, ReachError> {
         let mut tenants = Vec::with_capacity(known.len());
         for known in known {
             let tenant = Token::new(&known.tenant).map_err(|_| ReachError::NoTenant)?;
@@ -130,6 +135,7 @@ impl Parties {
         Ok(Self {
             tenants,
             operator: (operator(stack).await?, Known::default()),
+            mix,
         })
     }
 
@@ -150,7 +156,10 @@ impl Parties {
                     () = &mut pause => break,
                 }
             }
-            let (question, who, draw) = (Question::draw(&mut dice), dice.draw(), dice.draw());
+            let Some(question) = self.mix.draw(&mut dice) else {
+                break;
+            };
+            let (who, draw) = (dice.draw(), dice.draw());
             let counted = due >= pace.warm_up;
             under_way.push(async move {
                 let (client, known) = self.party(question, who);

@@ -12,7 +12,11 @@ use crate::{
 use hdrhistogram::Histogram;
 use replay::latency::{histogram, quantile_ms};
 use serde::Serialize;
-use std::{collections::BTreeMap, fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    time::Duration,
+};
 
 const AIM_P99_MS: f64 = 50.0;
 const AIM_P99_RATIO: f64 = 1.1;
@@ -209,7 +213,7 @@ impl Figures {
         let questions = asked
             .iter()
             .flat_map(|one| one.questions.keys().copied())
-            .collect::<std::collections::BTreeSet<_>>();
+            .collect::<BTreeSet<_>>();
         let cores = |(phase, cores): (&Phase, &BTreeMap<String, Vec<f64>>)| {
             let figure = |(name, cores): (&String, &Vec<f64>)| {
                 let cores = Figure::new("CPU", "cores", cores.iter().copied());
@@ -236,8 +240,8 @@ impl fmt::Display for Figures {
             let by = if of.by_operator { " (operator)" } else { "" };
             writeln!(
                 f,
-                "{:?}{by}: {} asked, {} errors, p50 {} ms, {}, max {} ms; without tasks p50 {} ms, p99 {} ms",
-                of.question,
+                "{}{by}: {} asked, {} errors, p50 {} ms, {}, max {} ms; without tasks p50 {} ms, p99 {} ms",
+                of.question.name(),
                 of.asked,
                 of.errors,
                 of.p50_ms,

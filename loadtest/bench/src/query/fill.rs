@@ -95,7 +95,7 @@ async fn of_tenant(client: &Client, run: &str, each: u64, waiting: u64) -> Resul
     let wanted = Acquire {
         resource: known.resource.clone(),
         holder: run.to_owned(),
-        ttl_slots: 1_000_000,
+        ttl_slots: 3600,
         slot: None,
     };
     let granted = client.acquire(wanted, Operation::fresh_id()).await?;

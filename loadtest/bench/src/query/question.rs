@@ -3,6 +3,7 @@
 //! Not among them: `logs`, which real agents answer, and the feed.
 
 use super::fill::{JOB_SETS, Known, job_set};
+use clap::ValueEnum;
 use client::{
     AllocationStanding, AllocationsQuery, Client, ExplainQuery, PreemptionsQuery, QueryError,
     QueueQuery, QuotaQuery, RefusalsQuery, SettingsQuery, UsageBy, UsageQuery,
@@ -10,8 +11,9 @@ use client::{
 use ledger::memory::Seeded;
 use serde::Serialize;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "snake_case")]
+#[value(rename_all = "snake_case")]
 pub enum Question {
     Allocations,
     AllocationsWaiting,
@@ -52,35 +54,6 @@ pub enum Question {
 
 use Question as Q;
 
-const OF_TENANTS: [Question; 27] = [
-    Q::Allocations,
-    Q::AllocationsWaiting,
-    Q::AllocationsStarted,
-    Q::AllocationsEnded,
-    Q::AllocationsOfJobSet,
-    Q::AllocationsOfQueue,
-    Q::AllocationsOnNode,
-    Q::AllocationsNamed,
-    Q::AllocationsSince,
-    Q::AllocationsNextPage,
-    Q::Allocation,
-    Q::Operation,
-    Q::Explain,
-    Q::ExplainAsOf,
-    Q::Queue,
-    Q::Queues,
-    Q::Quota,
-    Q::Budget,
-    Q::Preemptions,
-    Q::Reservations,
-    Q::Refusals,
-    Q::Usage,
-    Q::UsageByJobSet,
-    Q::UsageOfAllocation,
-    Q::Bill,
-    Q::Resource,
-    Q::Lease,
-];
 const OF_OPERATORS: [Question; 7] = [
     Q::Settings,
     Q::SettingsOfTenants,
@@ -93,17 +66,45 @@ const OF_OPERATORS: [Question; 7] = [
 /// Of so many questions one is an operator's.
 const OPERATORS_ONE_IN: u64 = 20;
 
-impl Question {
-    pub fn of_operators(self) -> bool {
-        OF_OPERATORS.contains(&self)
+/// The questions that are asked, each of a party's as often as the others.
+#[derive(Debug, Clone)]
+pub struct Mix {
+    of_tenants: Vec<Question>,
+    of_operators: Vec<Question>,
+}
+
+impl Mix {
+    pub fn without(left_out: &[Question]) -> Self {
+        let all = Question::value_variants().iter().copied();
+        let all = all.filter(|question| !left_out.contains(question));
+        let (of_operators, of_tenants) = all.partition(|question| question.of_operators());
+        Self {
+            of_tenants,
+            of_operators,
+        }
     }
 
-    pub fn draw(dice: &mut Seeded) -> Self {
-        let from = match dice.below(OPERATORS_ONE_IN) {
-            0 => &OF_OPERATORS[..],
-            _ => &OF_TENANTS[..],
+    /// None: all of them are left out.
+    pub fn draw(&self, dice: &mut Seeded) -> Option<Question> {
+        let (first, second) = match dice.below(OPERATORS_ONE_IN) {
+            0 => (&self.of_operators, &self.of_tenants),
+            _ => (&self.of_tenants, &self.of_operators),
         };
-        *one_of(from, dice.draw()).unwrap_or(&Q::Allocations)
+        let draw = dice.draw();
+        one_of(first, draw)
+            .or_else(|| one_of(second, draw))
+            .copied()
+    }
+}
+
+impl Question {
+    pub fn name(self) -> String {
+        let value = self.to_possible_value();
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    pub fn of_operators(self) -> bool {
+        OF_OPERATORS.contains(&self)
     }
 
     /// `draw` chooses what it is about. Of an operator's, nothing is `known`.
