@@ -205,3 +205,25 @@ fn one_of<T>(from: &[T], draw: u64) -> Option<&T> {
     // Below the length, so it fits.
     from.get((draw % from.len().max(1) as u64) as usize)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn check(left_out: &[Question], expected: usize) {
+        let (mix, mut dice) = (Mix::without(left_out), Seeded::new(1));
+        let drawn: BTreeSet<_> = (0..10_000).filter_map(|_| mix.draw(&mut dice)).collect();
+        assert_eq!(drawn.len(), expected, "without {left_out:?}");
+        assert!(left_out.iter().all(|question| !drawn.contains(question)));
+    }
+
+    #[test]
+    fn every_question_is_drawn_but_those_that_are_left_out() {
+        let all = Question::value_variants();
+        check(&[], all.len());
+        check(&[Q::Usage, Q::AllQueues], all.len() - 2);
+        check(&OF_OPERATORS, all.len() - OF_OPERATORS.len());
+        check(all, 0);
+    }
+}
