@@ -43,7 +43,7 @@ BENCH_SERVICES ?= --together
 HISTORIES ?= 200000
 test-rust: export PROPTEST_RNG_SEED := 11
 
-.PHONY: bench bench-agent bench-heartbeat bench-analytics bench-placement bench-queueing bench-core bench-quota bench-lease bench-flood bench-peers bench-build chaos help setup build build-run build-debug run up down status secrets search test test-infra test-rust test-sabotage sim \
+.PHONY: bench bench-agent bench-heartbeat bench-query bench-analytics bench-placement bench-queueing bench-core bench-quota bench-lease bench-flood bench-peers bench-build chaos help setup build build-run build-debug run up down status secrets search test test-infra test-rust test-sabotage sim \
         check deny fmt-check clippy tidy sqlx-check sqlx-prepare
 
 help: ## list the targets
@@ -111,6 +111,9 @@ bench-agent: setup build ## commands a second on this machine's agent, the whole
 
 bench-heartbeat: setup build ## what the heartbeats of NODES (default 10000) cost, how soon and how rightly nodes are lost, and decisions meanwhile
 	$(call beside_stack,heartbeat --nodes $(NODES) --json $(BENCH)/heartbeat.json,,--tenants 1 --lease-s 30)
+
+bench-query: setup build ## how fast every question is answered beside 100,000 live allocations of 1,000 tenants and a load of tasks, and what that costs the decisions; ARGS='--tasks-rate 500'
+	$(call beside_stack,query --json $(BENCH)/query.json $(ARGS),,--tenants 1000)
 
 bench-lease: setup build ## leases per second: the domain alone, then the whole stack with synced writes
 	$(call beside_stack,lease --json $(BENCH)/lease.json)

@@ -1,8 +1,8 @@
 //! The commands that a running stack needs none of: measures and proofs.
 
 use bench::{
-    agent, bill, core as domain_core, flood, heartbeat, lease, peers, placement, queueing, quota,
-    throughput,
+    agent, bill, core as domain_core, flood, heartbeat, lease, peers, placement, query, queueing,
+    quota, throughput,
 };
 use clap::Subcommand;
 use proof::{chaos, history, simulate};
@@ -31,6 +31,8 @@ pub enum Command {
     History(history::Options),
     /// Measures Apportion beside task tables in Postgres, and beside what the bus and the databases take by themselves.
     Peers(peers::Options),
+    /// Asks a running stack every question beside many live allocations and a load of tasks, and measures how fast it answers.
+    Query(query::Options),
     /// Serves published batch and GPU traces with the scheduler's queue orders and backfilling, against published figures.
     Queueing(queueing::Options),
     /// Measures how fast quota's domain decides, alone in one thread.
@@ -53,6 +55,7 @@ pub fn main(command: Command) -> ExitCode {
         Command::Heartbeat(options) => heartbeat::main(&options),
         Command::History(options) => history::run(&options),
         Command::Peers(options) => peers::main(&options),
+        Command::Query(options) => query::main(&options),
         Command::Queueing(options) => queueing::main(&options),
         Command::Quota(options) => quota::main(&options),
         Command::Lease(options) => lease::main(&options),

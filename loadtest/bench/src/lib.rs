@@ -9,6 +9,7 @@ mod kit;
 pub mod lease;
 pub mod peers;
 pub mod placement;
+pub mod query;
 pub mod queueing;
 pub mod quota;
 pub mod throughput;

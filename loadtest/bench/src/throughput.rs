@@ -13,7 +13,7 @@ mod error;
 mod figures;
 mod live;
 pub(crate) mod load;
-mod observer;
+pub(crate) mod observer;
 mod options;
 mod plot;
 mod rate;
