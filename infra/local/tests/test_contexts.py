@@ -101,7 +101,8 @@ class Contexts(unittest.TestCase):
         for form in ("table", "wide", "yaml", "csv"):
             self.assertIn(allocation, self.apportion("list", "-o", form))
         self.assertIn("accepted", self.apportion("watch", "--once"))
-        for words in (["usage"], ["bill"], ["budgets"]):
+        for words in (["usage"], ["bill"], ["budgets"], ["queue"], ["queues"], ["quota", "tree"], ["quota", "get", "team-a"],
+                      ["preemptions"], ["reservations"], ["refusals"]):
             self.apportion(*words)
         self.assertIn(allocation, self.apportion("explain", "mine"))
 
@@ -115,7 +116,7 @@ class Contexts(unittest.TestCase):
             self.assertIn("Permissions Violation", self.refused(3, "--context", "team-b", *words, "--tenant", "team-a"))
 
         # What reads databases says so.
-        for words in (["queue"], ["nodes"]):
+        for words in (["quota", "history", "team-a", "cpu"], ["nodes"]):
             self.assertIn("reads the cell's databases", self.refused(2, *words))
         self.assertIn("for the operator", self.refused(2, "cordon", "n1"))
 
