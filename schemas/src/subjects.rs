@@ -43,6 +43,9 @@ pub fn answers(verb: &str) -> Option<&'static str> {
     QUERIES.iter().find(of).map(|(service, _)| *service)
 }
 
+/// Where NATS' own tools ask services what they are (`nats micro ls`); here operators alone may.
+pub const SERVICE_API: &str = "$SRV";
+
 /// The name that stands for the operators where a tenant's name is expected. No tenant may begin with `_`.
 pub const OPERATOR: &str = "_operator";
 

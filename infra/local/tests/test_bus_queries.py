@@ -4,6 +4,7 @@ has a real answer, and nobody is told anything of another tenant's.
 """
 
 import asyncio
+import json
 import re
 import sys
 import tempfile
@@ -24,6 +25,7 @@ SUBJECTS = CHECKOUT / "schemas" / "src" / "subjects.rs"
 ROW = re.compile(r"^\| `apportion\.v1\.<cell>\.query\.(?:<tenant>|_operator)\.([a-z]+)` \|.* \[(\w+)\]\(#\w+\), answered by "
                  r"\[(\w+)\]\(#\w+\) \|", re.MULTILINE)
 OPERATOR = "_operator"
+SERVICES = [f"apportion-{name}" for name in ("admission", "quota", "scheduler", "node-heartbeat", "analytics")]
 # Against hanging. Most answers take milliseconds.
 PATIENCE_SECONDS = 60
 ANSWER_SECONDS = 10
@@ -393,6 +395,43 @@ class Queries(unittest.IsolatedAsyncioTestCase):
         answer = await operator.bus.request(
             a.subject("query", a.name, "allocation"), a.query("allocation", **fields).SerializeToString(), timeout=ANSWER_SECONDS)
         self.assertTrue(good(self.world.m.AllocationReply.FromString(answer.data)))
+
+    async def told_of_services(self, asker, *tokens):
+        """What is answered by then to a question of NATS' service API, by service."""
+        inbox = asker.bus.new_inbox()
+        heard = await asker.bus.subscribe(inbox)
+        await asker.bus.publish(".".join(("$SRV", *tokens)), b"", reply=inbox)
+        told, wanted = {}, set(SERVICES) if len(tokens) == 1 else {tokens[1]}
+        while set(told) != wanted:
+            said = json.loads((await heard.next_msg(timeout=ANSWER_SECONDS)).data)
+            told[said["name"]] = said
+        await heard.unsubscribe()
+        return told
+
+    async def test_operators_see_services_as_nats_tools_do(self):
+        operator = self.world.operator
+        self.assertEqual({it["type"] for it in (await self.told_of_services(operator, "PING")).values()},
+                         {"io.nats.micro.v1.ping_response"})
+        subjects = {one["name"]: one["subject"]
+                    for it in (await self.told_of_services(operator, "INFO")).values() for one in it["endpoints"]}
+        self.assertEqual(subjects, {verb: operator.subject("query", "*", verb) for verb in VERBS})
+        name = "apportion-quota"
+
+        async def stats(*tokens):
+            said = (await self.told_of_services(operator, "STATS", name, *tokens))[name]
+            return said["id"], {one["name"]: one for one in said["endpoints"]}
+
+        process, before = await stats()
+        await operator.ask("quota")
+        again, after = await stats(process)
+        self.assertEqual(again, process)
+        self.assertGreater(after["quota"]["num_requests"], before["quota"]["num_requests"])
+        self.assertGreater(after["quota"]["processing_time"], 0)
+
+    async def test_tenants_are_not_told_of_services(self):
+        for asker in (self.world.a, self.world.b):
+            await asker.bus.publish("$SRV.PING", b"", reply=asker.bus.new_inbox())
+            await until(lambda: any('"$srv.ping"' in it.lower() for it in asker.denied))
 
     async def test_what_is_not_understood_is_refused_by_name(self):
         for verb in VERBS:

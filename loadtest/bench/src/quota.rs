@@ -231,7 +231,11 @@ impl Bench {
                     ..TenantSettings::default()
                 };
                 let tenant = tenant.tenant.clone();
-                bench.admin(AdminChange::Tenant(TenantSet { tenant, settings }))?;
+                bench.admin(AdminChange::Tenant(TenantSet {
+                    tenant,
+                    settings,
+                    closed: false,
+                }))?;
             }
             bench.limit(&tenant, hard(t, 1))?;
             for x in 0..TEAMS {

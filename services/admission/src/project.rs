@@ -324,6 +324,7 @@ mod tests {
                 3,
                 AdminChange::Tenant(TenantSet {
                     tenant: token("t"),
+                    closed: false,
                     settings: vocab::TenantSettings::default(),
                 })
                 .applied(operation, 5)

@@ -5,7 +5,7 @@ use crate::{
     store::{SampleRow, Store, StoreError},
     wire,
 };
-use chassis::{Clock, Context, Failure, Heard};
+use chassis::{Clock, Context, Failure, Heard, Wanted};
 use futures::{FutureExt, future::BoxFuture};
 use prometheus_client::metrics::counter::Counter;
 use schemas::subjects::Subjects;
@@ -41,8 +41,8 @@ impl Samples {
 
     /// Until shutdown.
     pub async fn serve<T>(mut self, ctx: &Context<T>) -> Result<(), Failure> {
-        let heartbeats = vec![self.subjects.node("*", "heartbeat")];
-        let mut hearing = ctx.hear("samples", heartbeats, Some(GROUP)).await?;
+        let heartbeats = Wanted::shared(self.subjects.node("*", "heartbeat"), GROUP);
+        let mut hearing = ctx.hear("samples", vec![heartbeats]).await?;
         let mut due = tokio::time::interval(INSERT_EVERY);
         due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         let mut inserting: Option<BoxFuture<'static, Inserted>> = None;

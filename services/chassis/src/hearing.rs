@@ -72,25 +72,38 @@ impl Hearing {
 }
 
 /// What is to be heard.
-#[derive(Clone, Debug)]
-struct Wanted {
-    subjects: Vec<String>,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    subject: String,
     group: Option<&'static str>,
 }
 
+impl Wanted {
+    /// Each process hears all of it.
+    pub fn all(subject: String) -> Self {
+        let group = None;
+        Self { subject, group }
+    }
+
+    /// The processes of a group share it: each message is heard by one of them.
+    pub fn shared(subject: String, group: &'static str) -> Self {
+        let group = Some(group);
+        Self { subject, group }
+    }
+}
+
 impl<T> Context<T> {
-    /// Hears these subjects from now on, sharing the messages with the others of `group`. Who does not take them leaves them
-    /// waiting on the connection, which metrics and health call `name`. While it is away the service is degraded.
+    /// Hears these subjects from now on. Who does not take the messages leaves them waiting on the connection, which metrics and
+    /// health call `name`. While it is away the service is degraded.
     pub async fn hear(
         &self,
         name: &'static str,
-        subjects: Vec<String>,
-        group: Option<&'static str>,
+        wanted: Vec<Wanted>,
     ) -> Result<Hearing, BootError> {
         let line = Line {
             service: self.service,
             config: self.servers.nats.clone(),
-            wanted: Wanted { subjects, group },
+            wanted,
             events: self.nats_events.beside(name),
             health: self.health.component(name),
             shutdown: self.shutdown.clone(),

@@ -50,7 +50,7 @@ pub use deciding::{Deciding, JourneyTap};
 pub use entry::main;
 pub use error::{BootError, Failure};
 pub use health::{ComponentHandle, Health};
-pub use hearing::{Heard, Hearing, ReplyTo};
+pub use hearing::{Heard, Hearing, ReplyTo, Wanted};
 pub use metrics::Metrics;
 pub use opentelemetry::trace::SpanKind;
 pub use service::{Context, Needs, Servers, Service, readers, run_among, run_service};

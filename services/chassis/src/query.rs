@@ -7,13 +7,14 @@
 
 mod asking;
 mod mark;
+mod micro;
 
 pub use mark::Mark;
 
 use crate::{
-    clock::Stopwatch,
+    clock::{Stamp, Stopwatch},
     error::{BootError, Failure},
-    hearing::{Heard, Hearing},
+    hearing::{Heard, Hearing, Wanted},
     metrics::Metrics,
     service::Context,
 };
@@ -23,6 +24,7 @@ use futures::{
     future::{BoxFuture, FutureExt},
     stream::FuturesUnordered,
 };
+use micro::Instance;
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{family::Family, histogram::Histogram},
@@ -34,6 +36,7 @@ use schemas::{
 };
 use std::{future::Future, time::Duration};
 use tokio::sync::Semaphore;
+use uuid::Uuid;
 use vocab::{Lsn, Refusal, Rule, Token};
 use wire::Message as _;
 
@@ -141,6 +144,28 @@ fn took(metrics: &Metrics) -> Took {
     metrics.register("query_seconds", help, family)
 }
 
+/// What was asked and how it was answered.
+struct Counts {
+    took: Took,
+    instance: Instance,
+}
+
+impl Counts {
+    fn count(&self, verb: &'static str, took: Duration, turn: &Result<Vec<u8>, Trouble>) {
+        let (outcome, error) = match turn {
+            Ok(_) => ("answered", None),
+            Err(Trouble::Refused(refusal)) => {
+                let Refusal { rule, subject, .. } = refusal;
+                ("refused", Some(format!("{} {subject}", rule.name())))
+            }
+            Err(Trouble::Unavailable(error)) => ("unavailable", Some(error.to_string())),
+        };
+        let seconds = self.took.get_or_create(&Answered { verb, outcome });
+        seconds.observe(took.as_secs_f64());
+        self.instance.count(verb, took, error);
+    }
+}
+
 /// The verbs that a service answers.
 pub struct Queries {
     subjects: Subjects,
@@ -240,15 +265,19 @@ impl Queries {
 
     /// Answers until shutdown.
     pub async fn serve<T>(self, ctx: &Context<T>) -> Result<(), Failure> {
-        let mut queries = self.hear(ctx).await?;
+        let instance = self.instance(ctx);
+        let mut queries = self.hear(ctx, &instance).await?;
         let asking = Asking::default();
         let answering = Semaphore::new(ANSWERING_MAX);
-        let took = took(&ctx.metrics);
+        let counts = Counts {
+            took: took(&ctx.metrics),
+            instance,
+        };
         let mut under_way = FuturesUnordered::new();
         loop {
             tokio::select! {
                 Some(query) = queries.next(), if under_way.len() < UNDER_WAY_MAX => {
-                    under_way.push(self.answer(query, &asking, &answering, &took));
+                    under_way.push(self.answer(query, &asking, &answering, &counts));
                 }
                 Some(()) = under_way.next() => {}
                 () = ctx.shutdown.requested() => return Ok(()),
@@ -258,52 +287,80 @@ impl Queries {
         }
     }
 
-    /// No query may come by two subscriptions: the server counts each delivery as one of the answers that a service is
-    /// allowed, and then refuses the only one.
-    async fn hear<T>(&self, ctx: &Context<T>) -> Result<Hearing, BootError> {
-        let (group, names) = if self.unknown {
-            (GROUP_OF_ALL, vec!["*"])
-        } else {
-            (GROUP, self.verbs.iter().map(|(name, _)| *name).collect())
-        };
-        let subjects = names.into_iter().map(|name| self.subjects.query("*", name));
-        ctx.hear("hearing", subjects.collect(), Some(group)).await
+    /// The group in which the processes of the service share the queries.
+    fn group(&self) -> &'static str {
+        match self.unknown {
+            true => GROUP_OF_ALL,
+            false => GROUP,
+        }
     }
 
-    async fn answer(&self, query: Heard, asking: &Asking, answering: &Semaphore, took: &Took) {
+    fn instance<T>(&self, ctx: &Context<T>) -> Instance {
+        let id = Uuid::new_v4().simple().to_string();
+        let mut instance = Instance::new(ctx.service, &ctx.cell.name, id, Stamp::now());
+        for (name, _) in &self.verbs {
+            instance.endpoint(name, self.subjects.query("*", name), self.group());
+        }
+        instance
+    }
+
+    /// No query may come by two subscriptions: the server counts each delivery as one of the answers that a service is
+    /// allowed, and then refuses the only one.
+    async fn hear<T>(&self, ctx: &Context<T>, instance: &Instance) -> Result<Hearing, BootError> {
+        let names = match self.unknown {
+            true => vec!["*"],
+            false => self.verbs.iter().map(|(name, _)| *name).collect(),
+        };
+        let subject = |name| Wanted::shared(self.subjects.query("*", name), self.group());
+        let mut wanted: Vec<_> = names.into_iter().map(subject).collect();
+        wanted.extend(instance.wanted());
+        ctx.hear("hearing", wanted).await
+    }
+
+    async fn answer(&self, heard: Heard, asking: &Asking, answering: &Semaphore, counts: &Counts) {
+        let said = match counts.instance.answer(&heard.subject) {
+            Some(said) => Some(said),
+            None => self.reply(&heard, asking, answering, counts).await,
+        };
+        if let (Some(said), Some(reply_to)) = (said, heard.reply_to)
+            && let Err(error) = reply_to.answer(said.into()).await
+        {
+            tracing::warn!(subject = %heard.subject, %error, "query");
+        }
+    }
+
+    /// None: another service answers, nobody waits, or a server is away.
+    async fn reply(
+        &self,
+        query: &Heard,
+        asking: &Asking,
+        answering: &Semaphore,
+        counts: &Counts,
+    ) -> Option<Vec<u8>> {
         let since = Stopwatch::start();
         let name = self.subjects.token(&query.subject, 2).unwrap_or_default();
         let own = self.verbs.iter().find(|(own, _)| *own == name);
         let of_another = own.is_none() && subjects::answers(name).is_some();
-        let Some(reply_to) = query.reply_to.clone().filter(|_| !of_another) else {
-            return;
-        };
+        if of_another || query.reply_to.is_none() {
+            return None;
+        }
         let turn = match own {
-            Some((_, verb)) => self.turn(&**verb, &query, asking, answering).await,
+            Some((_, verb)) => self.turn(&**verb, query, asking, answering).await,
             None => Err(Trouble::refused(Rule::UnknownVerb, "verb")),
-        };
-        let outcome = match &turn {
-            Ok(_) => "answered",
-            Err(Trouble::Refused(_)) => "refused",
-            Err(Trouble::Unavailable(_)) => "unavailable",
         };
         // Whatever else was asked for has one name: askers make names up.
         let verb = own.map_or("unknown", |(own, _)| *own);
-        took.get_or_create(&Answered { verb, outcome })
-            .observe(since.elapsed().as_secs_f64());
-        let answer = match turn {
-            Ok(answer) => answer,
-            Err(Trouble::Refused(refusal)) => v1::QueryRefused {
-                refusal: Some(refusal.to_prost()),
+        counts.count(verb, since.elapsed(), &turn);
+        match turn {
+            Ok(answer) => Some(answer),
+            Err(Trouble::Refused(refusal)) => {
+                let refusal = Some(refusal.to_prost());
+                Some(v1::QueryRefused { refusal }.encode_to_vec())
             }
-            .encode_to_vec(),
             Err(Trouble::Unavailable(error)) => {
                 tracing::warn!(subject = %query.subject, %error, "query");
-                return;
+                None
             }
-        };
-        if let Err(error) = reply_to.answer(answer.into()).await {
-            tracing::warn!(subject = %query.subject, %error, "query");
         }
     }
 

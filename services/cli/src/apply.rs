@@ -1,7 +1,7 @@
 //! Settings from files: what they would change, and the change itself.
 
 use crate::{
-    Failure,
+    Failure, bus,
     context::Context,
     explain::object,
     look::look_again,
@@ -13,6 +13,7 @@ use crate::{
 use clap::Args;
 use client::{Client, Failed};
 use data_encoding::HEXLOWER;
+use identity::{ANY_CELL, Directory};
 use prost::Message;
 use schemas::v1::{self, SettingView, setting_view::Change};
 use serde_json::Value;
@@ -21,6 +22,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
     io::{self, BufRead, IsTerminal},
+    path::PathBuf,
 };
 
 #[derive(Args)]
@@ -29,9 +31,13 @@ struct Files {
     #[arg(long = "file", short = 'f', value_name = "FILE", required = true)]
     files: Vec<String>,
     /// Take back what stands in the cell and not in the files, of the kinds that the files have: quotas, budgets, cordons,
-    /// taints and reservations. What cannot be taken back is named.
+    /// taints and reservations are deleted; tenants, queues and priority classes are closed. What cannot be taken back is named.
     #[arg(long)]
     prune: bool,
+    /// The directory that `bus init` made: each tenant of the files has an account of the bus then, and creds, and the running
+    /// bus knows it.
+    #[arg(long, value_name = "DIR")]
+    bus: Option<PathBuf>,
 }
 
 /// Shows what files of settings would change, and changes nothing.
@@ -48,7 +54,7 @@ pub struct Plan {
 pub struct Apply {
     #[command(flatten)]
     files: Files,
-    /// Do not ask before something is deleted.
+    /// Do not ask before something is taken back.
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
@@ -78,6 +84,22 @@ impl Files {
                 self.files.join(", ")
             ))),
             (true, false) => Ok(documents),
+        }
+    }
+
+    /// Of the cell that the settings are of.
+    fn directory(&self, context: &Context) -> Result<Option<Directory>, Failure> {
+        let Some(path) = &self.bus else {
+            return Ok(None);
+        };
+        let directory = Directory::open(path)?;
+        let (cell, wanted) = (directory.plan().cell.as_str(), context.cell()?);
+        match cell == wanted || cell == ANY_CELL {
+            true => Ok(Some(directory)),
+            false => Err(Failure::usage(format!(
+                "{} is of the cell {cell}, and the settings are of {wanted}",
+                path.display()
+            ))),
         }
     }
 
@@ -117,37 +139,47 @@ fn faulty(faults: &[String]) -> Failure {
 impl Plan {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let documents = self.files.read()?;
+        let directory = self.files.directory(context)?;
         let client = context.operator_until(None).await?;
         let plan = self.files.plan(&documents, &client, context).await?;
-        page(&plan).print(self.output)
+        page(&plan, directory.as_ref()).print(self.output)
     }
 }
 
 impl Apply {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let documents = self.files.read()?;
+        let directory = self.files.directory(context)?;
         let client = self.sending.operator(context).await?;
         let plan = self.files.plan(&documents, &client, context).await?;
-        page(&plan).print(self.output)?;
-        if plan.sends().next().is_none() {
-            return Ok(());
+        page(&plan, directory.as_ref()).print(self.output)?;
+        if plan.sends().next().is_some() {
+            self.consent(&plan)?;
+            self.send(&plan, &client).await?;
         }
-        self.consent(&plan)?;
-        self.send(&plan, &client).await
+        // After its settings: it may say nothing before its limits hold.
+        let tenants = tenants(&plan);
+        if let Some(mut directory) = directory
+            && !tenants.is_empty()
+        {
+            let said = bus::let_in(&mut directory, &tenants, context).await?;
+            said.iter().for_each(|line| note!("{line}"));
+        }
+        Ok(())
     }
 
-    /// What is deleted is deleted by somebody's will.
+    /// What is taken back is taken back by somebody's will.
     fn consent(&self, plan: &Planned) -> Result<(), Failure> {
-        let deleted = plan.count(Action::Delete);
-        if deleted == 0 || self.yes {
+        let taken = plan.count(Action::Delete) + plan.count(Action::Close);
+        if taken == 0 || self.yes {
             return Ok(());
         }
         if !io::stdin().is_terminal() {
             return Err(Failure::usage(format!(
-                "this deletes {deleted} of what is set: say --yes"
+                "this takes back {taken} of what is set: say --yes"
             )));
         }
-        note!("delete {deleted} of what is set, and do the rest? Write yes:");
+        note!("take back {taken} of what is set, and do the rest? Write yes:");
         let mut answer = String::new();
         io::stdin().lock().read_line(&mut answer)?;
         match answer.trim() {
@@ -263,12 +295,26 @@ async fn set(client: &Client, change: Change, id: String) -> Result<v1::Applied,
     }
 }
 
+/// Those that the files have, and that stand in the cell then.
+fn tenants(plan: &Planned) -> BTreeSet<&str> {
+    let stays = |step: &&Step| {
+        step.kind == Kind::Tenant
+            && matches!(
+                step.action,
+                Action::Create | Action::Change | Action::Unchanged
+            )
+    };
+    let steps = plan.steps.iter().filter(stays);
+    steps.map(|step| step.key.as_str()).collect()
+}
+
 /// What is as it should be is counted and not shown.
-fn page(plan: &Planned) -> Page {
+fn page(plan: &Planned, directory: Option<&Directory>) -> Page {
     let counts = [
         (Action::Create, "to create"),
         (Action::Change, "to change"),
         (Action::Delete, "to delete"),
+        (Action::Close, "to close"),
         (Action::Kept, "that cannot be deleted"),
         (Action::Over, "over and left out"),
         (Action::Unchanged, "unchanged"),
@@ -278,7 +324,16 @@ fn page(plan: &Planned) -> Page {
     let counts: Vec<String> = counts
         .map(|(count, title)| format!("{count} {title}"))
         .collect();
-    let value = object([("steps", plan.steps.iter().map(json).collect())]);
+    let known = directory.map(|directory| &directory.plan().tenants);
+    let newcomers = tenants(plan).into_iter().filter(|tenant| {
+        let known = known.map(|known| known.contains(*tenant));
+        known == Some(false)
+    });
+    let newcomers: Vec<&str> = newcomers.collect();
+    let value = object([
+        ("steps", plan.steps.iter().map(json).collect()),
+        ("bus_accounts", newcomers.clone().into()),
+    ]);
     let columns = vec![
         column("action", "action"),
         column("kind", "kind"),
@@ -293,9 +348,12 @@ fn page(plan: &Planned) -> Page {
         let why = step.why.as_ref()?;
         Some(format!("{} {}: {why}", step.kind.name(), step.key))
     });
+    let newcomers = newcomers.iter();
+    let newcomers = newcomers.map(|tenant| format!("tenant {tenant} gets an account of the bus"));
     Page::new(value)
         .sheet_or(sheet, "nothing to change")
         .lines(said)
+        .lines(newcomers)
         .text(counts.join(", "))
 }
 
@@ -349,7 +407,7 @@ mod tests {
 
     #[test]
     fn a_plan_tells_what_changes_and_counts_the_rest() {
-        let page = page(&plan(FILE));
+        let page = page(&plan(FILE), None);
         let table = "action  kind    key  field   from  to\n\
                      create  Tenant  a    cohort  none  c\n\
                      create  Tenant  a    weight  none  2\n\

@@ -1,6 +1,10 @@
 //! Who is who on the bus. Whoever runs these holds the bus's keys.
 
-use crate::{Failure, context::Chosen, print::say};
+use crate::{
+    Failure,
+    context::{Chosen, Context},
+    print::say,
+};
 use chassis::{Clock, tls};
 use clap::{Args, Subcommand};
 use identity::{CLAIMS_DELETE, CLAIMS_UPDATE, Directory, Plan};
@@ -140,12 +144,9 @@ impl TenantCommand {
             Self::Add { name, bus } => {
                 let mut directory = Directory::open(&bus.dir)?;
                 directory.add_tenant(&name, now_s())?;
-                let token = directory.tenant_token(&name)?;
                 let server = bus.server(chosen, &directory).await;
                 let server = server.map_err(Failure::afterwards)?;
-                server.update(token).await.map_err(Failure::afterwards)?;
-                let creds = directory.creds_path(&format!("tenant:{name}"));
-                say!("tenant {name}: {}", creds.display());
+                say!("{}", server.let_in(&directory, &name).await?);
             }
             Self::Remove { name, bus } => {
                 let mut directory = Directory::open(&bus.dir)?;
@@ -167,25 +168,56 @@ fn now_s() -> i64 {
 
 impl Bus {
     async fn server(&self, chosen: &Chosen, directory: &Directory) -> Result<Server, Failure> {
-        let (url, ca_file) = match &self.url {
-            Some(url) => (url.clone(), self.ca_file.clone()),
-            None => {
-                let context = chosen.open()?;
-                let ca_file = context.ca_file().map(Path::to_owned);
-                (context.nats_url()?.to_owned(), ca_file)
-            }
-        };
-        let creds = directory.creds_path("system");
-        let options = tls::trusting(identity::connect(creds), ca_file.as_deref())?;
-        let options = options.name("apportion bus");
-        Ok(Server(options.connect(&url).await?))
+        match &self.url {
+            Some(url) => Server::connect(directory, url, self.ca_file.as_deref()).await,
+            None => Server::of(directory, &chosen.open()?).await,
+        }
     }
+}
+
+/// Gives each of the tenants an account and creds, if it has none, and makes the account known to the context's bus. Says
+/// where the creds are, a line each.
+pub async fn let_in(
+    directory: &mut Directory,
+    tenants: &BTreeSet<&str>,
+    context: &Context,
+) -> Result<Vec<String>, Failure> {
+    let server = Server::of(directory, context).await?;
+    let mut said = Vec::new();
+    for tenant in tenants {
+        directory.add_tenant(tenant, now_s())?;
+        said.push(server.let_in(directory, tenant).await?);
+    }
+    Ok(said)
 }
 
 /// A bus that takes its accounts from whoever has the system's creds.
 struct Server(async_nats::Client);
 
 impl Server {
+    async fn connect(
+        directory: &Directory,
+        url: &str,
+        ca_file: Option<&Path>,
+    ) -> Result<Self, Failure> {
+        let creds = directory.creds_path("system");
+        let options = tls::trusting(identity::connect(creds), ca_file)?;
+        Ok(Self(options.name("apportion bus").connect(url).await?))
+    }
+
+    /// The context's.
+    async fn of(directory: &Directory, context: &Context) -> Result<Self, Failure> {
+        Self::connect(directory, context.nats_url()?, context.ca_file()).await
+    }
+
+    /// The tenant stands in the directory by now: what fails here is made up for by another `bus push`.
+    async fn let_in(&self, directory: &Directory, tenant: &str) -> Result<String, Failure> {
+        let token = directory.tenant_token(tenant)?;
+        self.update(token).await.map_err(Failure::afterwards)?;
+        let creds = directory.creds_path(&format!("tenant:{tenant}"));
+        Ok(format!("tenant {tenant}: {}", creds.display()))
+    }
+
     async fn update(&self, token: String) -> Result<(), Failure> {
         self.ask(CLAIMS_UPDATE, token).await
     }

@@ -6,7 +6,7 @@ use crate::{
     wire,
 };
 use async_nats::Client;
-use chassis::{Context, Failure, Heard, Hearing, ReplyTo, Shutdown, Stamp};
+use chassis::{Context, Failure, Heard, Hearing, ReplyTo, Shutdown, Stamp, Wanted};
 use identity::NodeSigner;
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use schemas::subjects::Subjects;
@@ -46,10 +46,11 @@ impl Agents {
         let m = &ctx.metrics;
         let signer = ctx.servers.nats.signing_key.as_ref();
         let signer = signer.map(|key| NodeSigner::parse(key.reveal()));
-        let [beats, syncs] = [HEARTBEAT, SYNC].map(|what| subjects.node("*", what));
+        let [beats, syncs] = [HEARTBEAT, SYNC].map(|what| Wanted::all(subjects.node("*", what)));
+        let joins = Wanted::all(subjects.join());
         Ok(Self {
-            hearing: ctx.hear("hearing", vec![beats, syncs], None).await?,
-            joining: ctx.hear("joining", vec![subjects.join()], None).await?,
+            hearing: ctx.hear("hearing", vec![beats, syncs]).await?,
+            joining: ctx.hear("joining", vec![joins]).await?,
             line: Line::default(),
             signer: signer.transpose()?,
             client: ctx.nats().await?,

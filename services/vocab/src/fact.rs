@@ -171,6 +171,9 @@ macro_rules! facts {
                     Self::NodeRegistered(fact) if !fact.capacity.is_of_first_level() => {
                         Level::NODE_RULES
                     }
+                    Self::TenantSet(set) if set.change.closed => Level::CLOSING,
+                    Self::QueueSet(set) if set.change.closed => Level::CLOSING,
+                    Self::PriorityClassSet(set) if set.change.closed => Level::CLOSING,
                     Self::AllocationRequested(fact) if fact.spec.prefers() => Level::NODE_RULES,
                     fact => fact.kind().since(),
                 }

@@ -18,9 +18,11 @@ impl Level {
     /// From here on taints have effects, nodes a bound of allocations, conditions and an operator's own taints, and are drained,
     /// and an allocation may prefer nodes.
     pub const NODE_RULES: Self = Self(6);
+    /// From here on tenants, queues and priority classes may be closed.
+    pub const CLOSING: Self = Self(8);
     /// The newest that this build knows: it reads all facts up to this level.
     pub const KNOWN: Self = {
-        let (mut newest, mut i) = (Self::NODE_RULES, 0);
+        let (mut newest, mut i) = (Self::CLOSING, 0);
         while i < EventKind::ALL.len() {
             let since = EventKind::ALL[i].since();
             if since.0 > newest.0 {
@@ -57,7 +59,12 @@ mod tests {
         for kind in EventKind::ALL {
             *facts.entry(kind.since().0).or_default() += 1;
         }
-        for level in [Level::COLUMNS, Level::SCOPED_RATES, Level::NODE_RULES] {
+        for level in [
+            Level::COLUMNS,
+            Level::SCOPED_RATES,
+            Level::NODE_RULES,
+            Level::CLOSING,
+        ] {
             facts.entry(level.0).or_default();
         }
         let levels: Vec<u32> = facts.keys().copied().collect();

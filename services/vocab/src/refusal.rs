@@ -184,6 +184,8 @@ rules! {
     HostnameTaken = 75, "hostname_taken", true;
     /// The part of a node's capacity that `subject` names changes only with a new life of the agent.
     CapacityStays = 76, "capacity_stays", false;
+    /// The tenant, queue or priority class, whichever `subject` names, accepts nothing new.
+    Closed = 77, "closed", true;
 }
 
 impl fmt::Display for Refusal {

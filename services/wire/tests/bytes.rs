@@ -234,7 +234,11 @@ fn values_are_where_prost_has_them() {
 fn nothing_is_written_where_nothing_is_to_be_said() {
     let bytes = |settings: TenantSettings| {
         let tenant = Token::new("a").expect("a token");
-        let set = TenantSet { tenant, settings };
+        let set = TenantSet {
+            tenant,
+            settings,
+            closed: false,
+        };
         let bytes = set.encode_to_vec();
         assert_eq!(TenantSet::decode(&bytes), Ok(set));
         bytes.len()

@@ -215,6 +215,7 @@ impl Cell {
             let class = token(class);
             self.set(AdminChange::PriorityClass(PriorityClassSet {
                 class,
+                closed: false,
                 settings,
             }))?;
         }

@@ -294,6 +294,9 @@ impl Checker {
                 | Kind::NodeConditionChanged(_)
                 | Kind::NodeCapacityChanged(_) => true,
                 Kind::CordonSet(e) => e.change.as_ref().is_some_and(|set| set.drain),
+                Kind::TenantSet(e) => e.change.as_ref().is_some_and(|set| set.closed),
+                Kind::QueueSet(e) => e.change.as_ref().is_some_and(|set| set.closed),
+                Kind::PriorityClassSet(e) => e.change.as_ref().is_some_and(|set| set.closed),
                 Kind::NodeRegistered(e) => e.capacity.as_ref().is_some_and(|it| {
                     it.max_runs > 0 || it.taints.iter().any(|taint| taint.effect != 0)
                 }),

@@ -42,6 +42,20 @@ pub enum Verb {
     Admin(ChangeRequest),
 }
 
+impl Verb {
+    /// It asks for something that is not there yet, as nothing closed may.
+    pub fn begins(&self) -> bool {
+        match self {
+            Self::Submit(_) => true,
+            Self::Resource(request) => request.begins(),
+            Self::Cancel { .. }
+            | Self::CancelJobSet { .. }
+            | Self::SetPriority { .. }
+            | Self::Admin(_) => false,
+        }
+    }
+}
+
 /// What the shell tells a client though nothing was recorded: it was refused for a reason that says nothing of the
 /// operation, and recording it would be what a flood is after.
 #[derive(Debug, Clone, PartialEq, Eq)]

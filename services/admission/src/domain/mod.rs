@@ -34,8 +34,8 @@ pub use submit::{
 use vocab::fact::AdmissionFact as Fact;
 use vocab::fact::{
     AllocationEnded, AllocationRequested, Applied, CancelRequested, JobSetCancelRequested,
-    OperationRefused, OperationRepeated, OperationsForgotten, PriorityRequested, QuotaDenied,
-    ResourceAsked,
+    OperationRefused, OperationRepeated, OperationsForgotten, PriorityClassSet, PriorityRequested,
+    QueueSet, QuotaDenied, ResourceAsked, TenantSet,
 };
 use vocab::inputs;
 
@@ -45,7 +45,7 @@ use operations::{Known, Operations, OverBySlot};
 use rate::Bucket;
 use room::{Of, Room};
 use serde::{Deserialize, Serialize};
-use settings::{Sets, Settings};
+use settings::{Closable, Closed, Sets, Settings};
 use std::{collections::BTreeMap, fmt};
 use vocab::{
     AllocationNo, AllocationSpec, At, EndCause, EventNo, Millis, Month, Operation, Refusal, Rule,
@@ -64,8 +64,10 @@ pub struct Admission {
     buckets: BTreeMap<Token, Bucket>,
     /// The latest slots of the tenants' requests, where requests say them.
     slots: BTreeMap<Token, Slot>,
-    /// The last month whose bill is final. It stands last, as states of version 9 and below end without it.
+    /// The last month whose bill is final. States of version 9 and below end before it.
     closed_through: Option<Month>,
+    /// States of version 10 and below end before it.
+    closed: Closed,
     #[serde(skip)]
     turned: Vec<Turned>,
 }
@@ -85,12 +87,17 @@ impl Decider for Admission {
     type By = vocab::fact::Admission;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 10;
+    const STATE_VERSION: u32 = 11;
 
     fn upgrade(version: u32, state: &[u8]) -> Option<Self> {
         const NO_MONTH_IS_CLOSED: u8 = 0;
-        let known = (8..=9).contains(&version);
-        let whole = known.then(|| [state, &[NO_MONTH_IS_CLOSED]].concat())?;
+        const NOTHING_IS_CLOSED: u8 = 0;
+        let rest: &[u8] = match version {
+            8 | 9 => &[NO_MONTH_IS_CLOSED, NOTHING_IS_CLOSED],
+            10 => &[NOTHING_IS_CLOSED],
+            _ => return None,
+        };
+        let whole = [state, rest].concat();
         let mut state: Self = ledger::decode_state(&whole)?;
         if version == 8 {
             state.allocations.live_takes_less(&mut state.room);
@@ -120,14 +127,20 @@ impl Decider for Admission {
     fn evolve(&mut self, at: &At, fact: Fact<'_>) -> Result<(), IllegalEvent> {
         match fact {
             Fact::TenantSet(set) => {
+                let TenantSet { tenant, closed, .. } = &set.change;
+                self.closed.set(Closable::Tenant(tenant.clone()), *closed);
                 self.settings.set_tenant(&set.change);
                 self.set(set, at)
             }
             Fact::QueueSet(set) => {
+                let QueueSet { queue, closed, .. } = &set.change;
+                self.closed.set(Closable::Queue(queue.clone()), *closed);
                 self.settings.set_queue(&set.change);
                 self.set(set, at)
             }
             Fact::PriorityClassSet(set) => {
+                let PriorityClassSet { class, closed, .. } = &set.change;
+                (self.closed).set(Closable::PriorityClass(class.clone()), *closed);
                 self.settings.set_class(&set.change);
                 self.set(set, at)
             }
@@ -386,6 +399,9 @@ impl Admission {
             self.check_table(operation, &slot, config)?;
         }
         let verb = verb?;
+        if verb.begins() {
+            (self.closed).check(Closable::Tenant(operation.tenant.clone()))?;
+        }
         let (tenant, operation) = (&operation.tenant, operation.clone());
         match (verb, operator) {
             (Verb::Submit(request), false) => {

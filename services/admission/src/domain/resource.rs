@@ -134,6 +134,17 @@ impl Admission {
 }
 
 impl ResourceRequest {
+    /// It asks for a resource or a lease that is not there yet.
+    pub fn begins(&self) -> bool {
+        match self {
+            Self::CreateResource { .. } | Self::Acquire { .. } | Self::AcquireBundle { .. } => true,
+            Self::Confirm { .. }
+            | Self::Release { .. }
+            | Self::Revoke { .. }
+            | Self::Reclaim { .. } => false,
+        }
+    }
+
     /// The slot that it says it is of. It is not part of the content that an operation id stands for.
     pub fn slot(&mut self) -> &mut Option<Slot> {
         match self {

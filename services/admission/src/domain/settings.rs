@@ -2,13 +2,17 @@
 
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeMap, fmt};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
 use vocab::fact::{
     Applied, BudgetSet, CordonSet, NodeSet, PeriodClosed, PriorityClassSet, QueueSet, QuotaSet,
     RateSet, ReservationSet, SchedulingSet, TaintsSet, TenantSet,
 };
 use vocab::{
-    Account, AdminChange, BudgetOf, QuotaResource, RateKey, ResourceKey, TenantSettings, Token,
+    Account, AdminChange, BudgetOf, QuotaResource, RateKey, Refusal, ResourceKey, Rule,
+    TenantSettings, Token,
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -19,6 +23,44 @@ pub(super) struct Settings {
     pub classes: BTreeMap<Token, i32>,
     /// How often each was set.
     versions: BTreeMap<Setting, u64>,
+}
+
+/// What an operator has closed: it accepts nothing new.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Closed(BTreeSet<Closable>);
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub(super) enum Closable {
+    Tenant(Token),
+    Queue(Token),
+    PriorityClass(Token),
+}
+
+impl Closable {
+    /// The field by which a request names it.
+    fn field(&self) -> &'static str {
+        match self {
+            Self::Tenant(_) => "tenant",
+            Self::Queue(_) => "queue",
+            Self::PriorityClass(_) => "priority_class",
+        }
+    }
+}
+
+impl Closed {
+    pub fn set(&mut self, one: Closable, closed: bool) {
+        match closed {
+            true => self.0.insert(one),
+            false => self.0.remove(&one),
+        };
+    }
+
+    pub fn check(&self, one: Closable) -> Result<(), Refusal> {
+        match self.0.contains(&one) {
+            true => Err(Refusal::new(Rule::Closed, one.field())),
+            false => Ok(()),
+        }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

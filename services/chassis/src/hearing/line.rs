@@ -12,7 +12,7 @@ use crate::shutdown::Shutdown;
 pub(super) struct Line {
     pub service: &'static str,
     pub config: NatsConfig,
-    pub wanted: Wanted,
+    pub wanted: Vec<Wanted>,
     pub events: NatsEvents,
     pub health: ComponentHandle,
     pub shutdown: Shutdown,

@@ -73,7 +73,7 @@ impl Talk {
     pub(super) async fn begin(
         service: &'static str,
         config: &NatsConfig,
-        wanted: &Wanted,
+        wanted: &[Wanted],
     ) -> Result<Self, Unheard> {
         let wire = connect(service, config, wanted);
         let wire = time::timeout(CONNECT_WITHIN, wire).await;
@@ -172,7 +172,7 @@ fn publish(answer: Answer) -> ClientOp {
 async fn connect(
     service: &'static str,
     config: &NatsConfig,
-    wanted: &Wanted,
+    wanted: &[Wanted],
 ) -> Result<Wire, Unheard> {
     let address: ServerAddr = config
         .url
@@ -200,11 +200,11 @@ async fn connect(
     let hello = hello(service, config, info.nonce.as_deref().unwrap_or_default())?;
     let mut wire = Wire::Streaming(StreamingConnection::new(socket));
     proto_connect(&mut wire, hello, |_| {}).await?;
-    for (id, subject) in (1_u64..).zip(&wanted.subjects) {
+    for (id, Wanted { subject, group }) in (1_u64..).zip(wanted) {
         wire.enqueue_write_op(&ClientOp::Subscribe {
             id: id.into(),
             subject: Target::from_dangerous_value(subject.as_str().into()),
-            queue_group: wanted.group.map(QueueGroup::from_static),
+            queue_group: group.map(QueueGroup::from_static),
         });
     }
     wire.write_and_flush().await?;

@@ -97,6 +97,8 @@ pub enum Action {
     Change,
     /// It is not in the file.
     Delete,
+    /// It is not in the file, and stays without accepting anything new.
+    Close,
     Unchanged,
     /// It is for a time that is over.
     Over,
@@ -110,6 +112,7 @@ impl Action {
             Self::Create => "create",
             Self::Change => "change",
             Self::Delete => "delete",
+            Self::Close => "close",
             Self::Unchanged => "unchanged",
             Self::Over => "over",
             Self::Kept => "cannot be deleted",
@@ -221,10 +224,13 @@ pub fn plan(
         let kinds: BTreeSet<Kind> = documents.iter().map(|document| document.kind).collect();
         let only = standing.settings.iter().rev();
         let only = only.filter(|(id, _)| kinds.contains(&id.0) && !named.contains_key(id));
-        steps.extend(only.filter_map(|((kind, key), _)| {
+        let only = only.filter_map(|((kind, key), _)| {
             let change = standing.get(*kind, key)?;
             Some(pruned(*kind, key, change, standing))
-        }));
+        });
+        for step in only {
+            steps.push(step.map_err(|wrong| vec![wrong.why])?);
+        }
     }
     Ok(Plan { steps })
 }
@@ -300,15 +306,27 @@ fn differing(before: &Fields, after: &Fields) -> Vec<Difference> {
         .collect()
 }
 
-fn pruned(kind: Kind, key: &str, current: &Change, standing: &Standing) -> Step {
-    match Setting(current).taken_back() {
-        Err(why) => Step::still(Action::Kept, kind, key, Some(why.to_owned())),
-        Ok(change) => Step {
-            action: Action::Delete,
-            send: Some(standing.send(kind, key, change)),
-            ..Step::still(Action::Delete, kind, key, None)
-        },
-    }
+fn pruned(kind: Kind, key: &str, current: &Change, standing: &Standing) -> Result<Step, Wrong> {
+    let change = match Setting(current).taken_back() {
+        Err(why) => return Ok(Step::still(Action::Kept, kind, key, Some(why.to_owned()))),
+        Ok(change) if change == *current => {
+            return Ok(Step::still(Action::Unchanged, kind, key, None));
+        }
+        Ok(change) => change,
+    };
+    let (action, differences) = match Setting(&change).is_absent() {
+        true => (Action::Delete, Vec::new()),
+        false => {
+            let both = (Setting(current).fields()?, Setting(&change).fields()?);
+            (Action::Close, differing(&both.0, &both.1))
+        }
+    };
+    let send = Some(standing.send(kind, key, change));
+    Ok(Step {
+        differences,
+        send,
+        ..Step::still(action, kind, key, None)
+    })
 }
 
 impl Standing {

@@ -18,6 +18,8 @@ pub struct PriorityClass {
     preempts: Option<bool>,
     grace: Option<Span>,
     placement: Option<Word<PlacementPolicy>>,
+    /// No allocation is accepted with it.
+    closed: Option<bool>,
 }
 
 impl Manifest for PriorityClass {
@@ -37,6 +39,7 @@ impl Manifest for PriorityClass {
             preempts: Some(set.preempts),
             grace: Some(Span(set.grace_ms)),
             placement: placement.map_err(Wrong::at("placement"))?,
+            closed: Some(set.closed),
         })
     }
 
@@ -48,11 +51,17 @@ impl Manifest for PriorityClass {
             preempts: self.preempts.unwrap_or(false),
             grace_ms: self.grace.map_or(0, |grace| grace.0),
             placement: self.placement.map(Word::number),
+            closed: self.closed.unwrap_or(false),
             expected_version: None,
         })
     }
 
-    fn taken_back(_: &v1::SetPriorityClass) -> Result<v1::SetPriorityClass, &'static str> {
-        Err("a priority class cannot be deleted")
+    /// The ledger names it for ever, so it is closed.
+    fn taken_back(set: &v1::SetPriorityClass) -> Result<v1::SetPriorityClass, &'static str> {
+        let closed = true;
+        Ok(v1::SetPriorityClass {
+            closed,
+            ..set.clone()
+        })
     }
 }

@@ -19,6 +19,8 @@ pub struct Queue {
     tenants: Option<Vec<Token>>,
     order: Option<Word<QueueOrder>>,
     placement: Option<Word<PlacementPolicy>>,
+    /// No allocation is accepted into it.
+    closed: Option<bool>,
 }
 
 /// No more than this at a time.
@@ -63,6 +65,7 @@ impl Manifest for Queue {
             tenants: Some(names(&set.tenants)?),
             order: Some(Word::of(set.order).map_err(Wrong::at("order"))?),
             placement: placement.map_err(Wrong::at("placement"))?,
+            closed: Some(set.closed),
         })
     }
 
@@ -85,11 +88,17 @@ impl Manifest for Queue {
             tenants: texts(self.tenants.unwrap_or_default()),
             order: self.order.map_or(0, Word::number),
             placement: self.placement.map(Word::number),
+            closed: self.closed.unwrap_or(false),
             expected_version: None,
         })
     }
 
-    fn taken_back(_: &v1::SetQueue) -> Result<v1::SetQueue, &'static str> {
-        Err("a queue cannot be deleted")
+    /// The ledger names it for ever, so it is closed.
+    fn taken_back(set: &v1::SetQueue) -> Result<v1::SetQueue, &'static str> {
+        let closed = true;
+        Ok(v1::SetQueue {
+            closed,
+            ..set.clone()
+        })
     }
 }

@@ -26,6 +26,8 @@ pub struct Tenant {
     priority_max: Option<Small>,
     default_cpu: Option<Cores>,
     default_memory: Option<Memory>,
+    /// Nothing new of it is accepted.
+    closed: Option<bool>,
 }
 
 const RATE_MILLI: i64 = TenantSettings::RATE_MILLI_USUAL as i64;
@@ -59,6 +61,7 @@ impl Manifest for Tenant {
             priority_max: Some(Small(priority_max)),
             default_cpu: Some(Cores(set.default_cpu_milli)),
             default_memory: Some(Memory(set.default_memory_bytes)),
+            closed: Some(set.closed),
         })
     }
 
@@ -77,11 +80,17 @@ impl Manifest for Tenant {
             priority_max: self.priority_max.map(|most| most.0),
             default_cpu_milli: self.default_cpu.map_or(0, |cpu| cpu.0),
             default_memory_bytes: self.default_memory.map_or(0, |memory| memory.0),
+            closed: self.closed.unwrap_or(false),
             expected_version: None,
         })
     }
 
-    fn taken_back(_: &v1::SetTenant) -> Result<v1::SetTenant, &'static str> {
-        Err("a tenant cannot be deleted")
+    /// The ledger names it for ever, so it is closed.
+    fn taken_back(set: &v1::SetTenant) -> Result<v1::SetTenant, &'static str> {
+        let closed = true;
+        Ok(v1::SetTenant {
+            closed,
+            ..set.clone()
+        })
     }
 }

@@ -636,7 +636,7 @@ fn only_the_kinds_of_the_file_are_pruned() {
             "unchanged Queue top",
             "create Cordon n2",
             "delete Cordon n1",
-            "cannot be deleted Queue child (a queue cannot be deleted)",
+            "close Queue child closed: false -> true",
         ],
     );
     check(
@@ -645,6 +645,51 @@ fn only_the_kinds_of_the_file_are_pruned() {
         false,
         &["change Cordon n1 cordoned: true -> false"],
     );
+}
+
+#[test]
+fn what_the_ledger_names_for_ever_is_closed_once() {
+    let mut cell = Cell::default();
+    let file = |kind: &str, name: &str| format!("---\nkind: {kind}\n{name}\n");
+    let others = [
+        file("Tenant", "tenant: a"),
+        file("Queue", "queue: q"),
+        file("PriorityClass", "class: c\nvalue: 1"),
+        file("Rate", "resource: cpu\nprice: 1"),
+    ];
+    applied(&mut cell, &others.concat());
+    let kept = [
+        file("Tenant", "tenant: b"),
+        file("Queue", "queue: r"),
+        file("PriorityClass", "class: d\nvalue: 1"),
+        file("Rate", "resource: gpu\nprice: 1"),
+    ];
+    applied(&mut cell, &kept.concat());
+    let same = [
+        "unchanged Tenant b",
+        "unchanged Queue r",
+        "unchanged PriorityClass d",
+        "unchanged Rate gpu",
+    ];
+    let kept_rate = "cannot be deleted Rate cpu (a rate cannot be deleted; set its price to 0 from a moment on)";
+    let closes = [
+        kept_rate,
+        "close PriorityClass c closed: false -> true",
+        "close Queue q closed: false -> true",
+        "close Tenant a closed: false -> true",
+    ];
+    let mut found = lines(&cell.plan(&kept.concat(), true).unwrap());
+    let mut expected: Vec<&str> = same.into_iter().chain(closes).collect();
+    found.sort();
+    expected.sort();
+    assert_eq!(found, expected);
+    let plan = cell.plan(&kept.concat(), true).unwrap();
+    cell.apply(&plan);
+    assert!(sends_nothing(&cell.plan(&kept.concat(), true).unwrap()));
+    // A file that has it again opens it by saying so.
+    let opened = "change Tenant a closed: true -> false";
+    let file = "kind: Tenant\ntenant: a\nclosed: false";
+    check(&cell, file, false, &[opened]);
 }
 
 #[test]

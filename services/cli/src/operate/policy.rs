@@ -24,6 +24,9 @@ pub struct PriorityClass {
     /// default, best-fit, spread, gpu-packing or fgd; without it the queue's.
     #[arg(long, value_parser = placement)]
     placement: Option<i32>,
+    /// Accept no allocation with it; those that have it go on. Of feature level 8.
+    #[arg(long)]
+    closed: bool,
     #[command(flatten)]
     expected: Expected,
 }
@@ -46,6 +49,7 @@ impl PriorityClass {
             preempts: self.preempts,
             grace_ms: self.grace,
             placement: self.placement,
+            closed: self.closed,
             expected_version: self.expected.expected_version,
         }
     }

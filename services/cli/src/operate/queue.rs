@@ -29,6 +29,9 @@ pub struct QueueSet {
     /// default, best-fit, spread, gpu-packing or fgd; without it the cell's.
     #[arg(long, value_parser = placement)]
     placement: Option<i32>,
+    /// Accept no allocation into it; those in it go on. Of feature level 8.
+    #[arg(long)]
+    closed: bool,
     #[command(flatten)]
     expected: Expected,
 }
@@ -81,6 +84,7 @@ impl QueueSet {
             tenants: self.tenants,
             order: self.order,
             placement: self.placement,
+            closed: self.closed,
             expected_version: self.expected.expected_version,
         }
     }

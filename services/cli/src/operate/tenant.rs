@@ -46,6 +46,9 @@ pub struct Tenant {
     /// Memory (16GiB), in the same way.
     #[arg(long, default_value = "0", value_parser = amount::bytes)]
     default_memory: i64,
+    /// Accept nothing new of it; what was accepted goes on. Of feature level 8.
+    #[arg(long)]
+    closed: bool,
     #[command(flatten)]
     expected: Expected,
 }
@@ -85,6 +88,7 @@ impl Tenant {
             priority_max: self.priority_max,
             default_cpu_milli: self.default_cpu,
             default_memory_bytes: self.default_memory,
+            closed: self.closed,
         }
     }
 }

@@ -94,6 +94,7 @@ async fn cell() -> MemoryBus {
     };
     let tenant = AdminChange::Tenant(TenantSet {
         tenant: token("a"),
+        closed: false,
         settings: vocab::TenantSettings::default(),
     })
     .applied(operation("_operator"), 1)

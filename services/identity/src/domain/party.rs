@@ -14,7 +14,7 @@
 //!   brings to another node's subject, the sender does not write (see the threat model).
 
 use data_encoding::BASE64URL;
-use schemas::subjects::{OPERATOR, QUERIES, Subjects};
+use schemas::subjects::{OPERATOR, QUERIES, SERVICE_API, Subjects};
 use vocab::Writer;
 
 /// The cell of a server for many cells whose names are not known yet, as the tests need it. NATS has no wildcard inside
@@ -434,6 +434,11 @@ impl Names {
     }
 }
 
+/// Where services say what they are, each process for itself.
+fn service_api() -> String {
+    format!("{SERVICE_API}.>")
+}
+
 fn service(names: &Names, name: &str) -> Party {
     let s = &names.subjects;
     let mut to = Crossings::new(names);
@@ -467,6 +472,7 @@ fn service(names: &Names, name: &str) -> Party {
     for (_, verbs) in QUERIES.iter().filter(|(service, _)| *service == name) {
         answers.extend(heard(name, verbs).iter().map(|verb| s.query("*", verb)));
     }
+    answers.push(service_api());
     Party {
         says,
         answers,
@@ -486,6 +492,9 @@ fn operator(names: &Names) -> Party {
     to.ask(Stream::Heartbeat, |name| vec![look_up(name)]);
     to.store(Stream::Ingress, [s.admin()]);
     to.query("*");
+    for service in SERVICES {
+        to.call(&service_account(service), [service_api()]);
+    }
     // Answers to the operators come under a tenant name that no tenant may have.
     to.hear(
         &service_account("admission"),
@@ -640,7 +649,8 @@ fn exports(others: &[Account], account: &str) -> Vec<Export> {
     let streams = of(|account| &account.hears).into_iter();
     services
         .map(|subject| Export::Service {
-            parts: subject.contains(".CONSUMER.MSG.NEXT."),
+            // Each process of a service answers its own.
+            parts: subject.contains(".CONSUMER.MSG.NEXT.") || subject == service_api(),
             subject,
         })
         .chain(streams.map(|subject| Export::Stream { subject }))

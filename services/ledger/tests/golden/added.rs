@@ -140,12 +140,14 @@ fn changes() -> Vec<(&'static str, Event)> {
     let queue = |settings| {
         admin(AdminChange::Queue(QueueSet {
             queue: token("research"),
+            closed: false,
             settings,
         }))
     };
     let class = |placement| {
         admin(AdminChange::PriorityClass(PriorityClassSet {
             class: token("batch"),
+            closed: false,
             settings: PriorityClass {
                 value: -5,
                 preemptible: true,
@@ -531,6 +533,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
             "tenant_set_2",
             admin(AdminChange::Tenant(TenantSet {
                 tenant: token("team-a"),
+                closed: false,
                 settings: TenantSettings {
                     cohort: Some(token("research")),
                     weight_milli: 2500,

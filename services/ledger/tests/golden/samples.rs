@@ -63,6 +63,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
             "tenant_set",
             admin(AdminChange::Tenant(TenantSet {
                 tenant: token("team-a"),
+                closed: false,
                 settings: vocab::TenantSettings::default(),
             })),
         ),

@@ -198,6 +198,7 @@ fn event(step: &str) -> Event {
         "queue" => admin(
             AdminChange::Queue(QueueSet {
                 queue: token("q"),
+                closed: false,
                 settings: QueueSettings::default(),
             }),
             3,
@@ -205,6 +206,7 @@ fn event(step: &str) -> Event {
         "tenant" => admin(
             AdminChange::Tenant(TenantSet {
                 tenant: token("t"),
+                closed: false,
                 settings: vocab::TenantSettings::default(),
             }),
             1,

@@ -30,6 +30,9 @@ pub struct TenantSet {
     pub tenant: Token,
     #[wire(2, default)]
     pub settings: TenantSettings,
+    /// Nothing new of it is accepted: neither allocations, nor resources and leases of them. What is accepted goes on.
+    #[wire(3)]
+    pub closed: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
@@ -91,6 +94,9 @@ pub struct QueueSet {
     pub queue: Token,
     #[wire(2)]
     pub settings: QueueSettings,
+    /// No allocation is accepted into it. Those that are in it go on.
+    #[wire(3)]
+    pub closed: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
@@ -100,6 +106,9 @@ pub struct PriorityClassSet {
     pub class: Token,
     #[wire(2)]
     pub settings: PriorityClass,
+    /// No allocation is accepted with it. Those that have it go on.
+    #[wire(3)]
+    pub closed: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]

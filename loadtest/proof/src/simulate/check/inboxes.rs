@@ -350,6 +350,9 @@ impl Checker {
                 scope.iter().any(|name| !name.is_empty())
             }
             Some(Verb::SetTaints(_)) => true,
+            Some(Verb::SetTenant(set)) => set.closed,
+            Some(Verb::SetQueue(set)) => set.closed,
+            Some(Verb::SetPriorityClass(set)) => set.closed,
             Some(Verb::SetCordon(set)) => set.drain,
             Some(Verb::Submit(submit)) => {
                 let rules = submit.rules.as_ref();

@@ -185,6 +185,7 @@ fn set(change: AdminChange) -> Event {
 fn queue(name: &str, weight: u32, limits: Vec<(ResourceKind, u64)>) -> Event {
     set(AdminChange::Queue(QueueSet {
         queue: token(name),
+        closed: false,
         settings: QueueSettings {
             weight_milli: weight * 1000,
             limits,
@@ -271,6 +272,7 @@ fn contended(random: &mut Seeded) -> Vec<Event> {
         })),
         set(AdminChange::PriorityClass(PriorityClassSet {
             class: token("fair"),
+            closed: false,
             settings: PriorityClass {
                 value: 0,
                 preemptible: true,

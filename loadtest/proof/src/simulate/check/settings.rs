@@ -4,11 +4,13 @@ mod same;
 
 use super::Place;
 use schemas::v1::{self, event::Kind, request::Verb};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Debug, Default)]
 pub struct Settings {
     versions: BTreeMap<Key, u64>,
+    /// What accepts nothing new, as admission knows it.
+    closed: BTreeSet<Key>,
     tenants: BTreeMap<String, Vec<(u64, v1::TenantSettings)>>,
     cordons: BTreeMap<String, Vec<(u64, v1::cordon_set::Change)>>,
     taints: BTreeMap<String, Vec<(u64, Vec<v1::Taint>)>>,
@@ -54,6 +56,11 @@ impl Settings {
     /// As admission knows it.
     pub fn queue_is_set(&self, name: &str) -> bool {
         self.queues.contains_key(name)
+    }
+
+    /// As admission knows it; the kind is tenant, queue or class.
+    pub fn is_closed(&self, kind: &'static str, name: &str) -> bool {
+        self.closed.contains(&(kind, name.to_owned()))
     }
 
     pub fn backfills(&self, at: &Place) -> bool {
@@ -164,6 +171,16 @@ impl Settings {
             }
             _ => {}
         }
+        let closed = match verb {
+            Verb::SetTenant(it) => it.closed,
+            Verb::SetQueue(it) => it.closed,
+            Verb::SetPriorityClass(it) => it.closed,
+            _ => false,
+        };
+        match closed {
+            true => self.closed.insert(key.clone()),
+            false => self.closed.remove(&key),
+        };
         let before = self.versions.entry(key).or_default();
         *before += 1;
         Some(same && version == *before)

@@ -111,7 +111,10 @@ pub fn change(tenant: &str, now_ms: i64, random: &mut Seeded) -> Verb {
     match random.below(20) {
         0..=4 => hard_limit(tenant, any_kind(random), random),
         5..=10 => limits(tenant, now_ms, random),
-        11..=12 => Verb::SetTenant(treated(tenant, random)),
+        11..=12 => Verb::SetTenant(SetTenant {
+            closed: random.chance(150),
+            ..treated(tenant, random)
+        }),
         13..=14 => budget(tenant, random),
         15 => rate(tenant, random),
         _ => wishes::change(tenant, random),
@@ -241,6 +244,7 @@ fn treated(tenant: &str, random: &mut Seeded) -> SetTenant {
         priority_max: some(150, random).then(|| random.below(3) as i32),
         default_cpu_milli: if some(300, random) { 1000 } else { 0 },
         default_memory_bytes: if some(300, random) { GIB } else { 0 },
+        closed: false,
     }
 }
 

@@ -22,20 +22,20 @@ fn class(random: &mut Seeded) -> &'static str {
     }
 }
 
-fn set_class(name: &str, random: &mut Seeded) -> Verb {
+fn set_class(name: &str, random: &mut Seeded) -> SetPriorityClass {
     let value = match name {
         "low" => -10,
         "middle" => 5,
         _ => 10,
     };
-    Verb::SetPriorityClass(SetPriorityClass {
+    SetPriorityClass {
         priority_class: name.to_owned(),
         value,
         preemptible: name == "low" || random.chance(500),
         preempts: name != "low",
         grace_ms: random.below(500) as i64,
         ..SetPriorityClass::default()
-    })
+    }
 }
 
 fn set_scheduling(random: &mut Seeded) -> Verb {
@@ -65,10 +65,11 @@ pub fn policies(crowd: Crowd, random: &mut Seeded) -> Vec<Verb> {
             preemptions_per_minute: Some(100_000),
             ..SetScheduling::default()
         }));
-        set.push(set_class(CLASSES[0], random));
+        set.push(Verb::SetPriorityClass(set_class(CLASSES[0], random)));
     } else if crowd == Crowd::Mixed || random.chance(800) {
         set.push(set_scheduling(random));
-        set.extend(CLASSES[..3].iter().map(|name| set_class(name, random)));
+        let classes = CLASSES[..3].iter();
+        set.extend(classes.map(|name| Verb::SetPriorityClass(set_class(name, random))));
     }
     set
 }
@@ -138,11 +139,15 @@ pub fn change(tenant: &str, random: &mut Seeded) -> Verb {
                 .unwrap_or_default()
                 .into(),
             expected_version: random.chance(300).then(|| random.below(2)),
+            closed: random.chance(100),
             ..SetQueue::default()
         }),
         7 => {
             let name = CLASSES[random.below(3) as usize];
-            set_class(name, random)
+            Verb::SetPriorityClass(SetPriorityClass {
+                closed: random.chance(200),
+                ..set_class(name, random)
+            })
         }
         _ => set_scheduling(random),
     }

@@ -25,6 +25,8 @@ pub struct ClassRequest {
     /// The version that it is a change of; none: whichever it is.
     #[wire(7, optional)]
     pub expected_version: Option<u64>,
+    #[wire(8)]
+    pub closed: bool,
 }
 
 impl ClassRequest {
@@ -44,6 +46,7 @@ impl ClassRequest {
         Ok(AdminChange::PriorityClass(PriorityClassSet {
             class,
             settings,
+            closed: self.closed,
         }))
     }
 }
@@ -59,6 +62,7 @@ impl From<&PriorityClassSet> for ClassRequest {
             grace_ms: written_amount(settings.grace_ms),
             placement: settings.placement.map(Open::Known),
             expected_version: None,
+            closed: set.closed,
         }
     }
 }

@@ -40,6 +40,8 @@ pub struct QueueRequest {
     /// The version that it is a change of; none: whichever it is.
     #[wire(8, optional)]
     pub expected_version: Option<u64>,
+    #[wire(9)]
+    pub closed: bool,
 }
 
 fn resource_kind(text: &str, field: &str) -> Result<ResourceKind, Refusal> {
@@ -88,7 +90,12 @@ impl Admission {
             order,
             placement: request.placement.map(placement).transpose()?,
         };
-        Ok(AdminChange::Queue(QueueSet { queue, settings }))
+        let closed = request.closed;
+        Ok(AdminChange::Queue(QueueSet {
+            queue,
+            settings,
+            closed,
+        }))
     }
 
     /// The parent was set, is not below the queue, and leaves the queue and all below it within the depth.
@@ -137,6 +144,7 @@ impl From<&QueueSet> for QueueRequest {
             order: Open::Known(settings.order),
             placement: settings.placement.map(Open::Known),
             expected_version: None,
+            closed: set.closed,
         }
     }
 }

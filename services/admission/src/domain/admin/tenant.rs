@@ -40,6 +40,8 @@ pub struct TenantRequest {
     pub default_cpu_milli: i64,
     #[wire(14)]
     pub default_memory_bytes: i64,
+    #[wire(15)]
+    pub closed: bool,
     /// The version that it is a change of; none: whichever it is.
     #[wire(2, optional)]
     pub expected_version: Option<u64>,
@@ -102,6 +104,7 @@ impl TenantRequest {
         Ok(AdminChange::Tenant(TenantSet {
             tenant: given_name(&self.tenant, "tenant")?,
             settings,
+            closed: self.closed,
         }))
     }
 }
@@ -124,6 +127,7 @@ impl From<&TenantSet> for TenantRequest {
             priority_max: Some(settings.priority_max),
             default_cpu_milli: written_amount(settings.default_cpu_milli),
             default_memory_bytes: written_amount(settings.default_memory_bytes),
+            closed: set.closed,
             expected_version: None,
         }
     }

@@ -3,6 +3,7 @@
 use crate::domain::{
     Admission,
     check::{optional, token},
+    settings::Closable,
 };
 use vocab::{Refusal, Rule, Token};
 
@@ -16,6 +17,7 @@ impl Admission {
     ) -> Result<Option<Token>, Refusal> {
         let field = "queue";
         let Some(queue) = optional(queue, field)?.filter(|queue| queue != tenant) else {
+            self.closed.check(Closable::Queue(tenant.clone()))?;
             return Ok(None);
         };
         let Some(known) = self.settings.queues.get(&queue) else {
@@ -24,6 +26,7 @@ impl Admission {
         if known.tenants.binary_search(tenant).is_err() {
             return Err(Refusal::new(Rule::QueueForbidden, field));
         }
+        self.closed.check(Closable::Queue(queue.clone()))?;
         Ok(Some(queue))
     }
 
@@ -48,6 +51,7 @@ impl Admission {
         if !allowed {
             return Err(Refusal::new(Rule::PriorityClassForbidden, "priority_class"));
         }
+        (self.closed).check(Closable::PriorityClass(class.clone()))?;
         if priority != 0 {
             return Err(Refusal::new(Rule::SettingInvalid, "priority"));
         }

@@ -1,6 +1,7 @@
 //! Requests as tables: what is asked, then what admission records.
 
 mod admin;
+mod closed;
 mod gangs;
 mod isolation;
 mod places;

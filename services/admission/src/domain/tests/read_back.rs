@@ -19,6 +19,7 @@ fn cell() -> Admission {
     settings.classes.insert(token("a"), 0);
     settings.set_queue(&vocab::fact::QueueSet {
         queue: token("a"),
+        closed: false,
         settings: vocab::QueueSettings::default(),
     });
     cell
@@ -65,6 +66,7 @@ fn tenant() -> impl Strategy<Value = ChangeRequest> {
     let words = (
         select(OnExceed::ALL.to_vec()),
         select(ReclaimFrom::ALL.to_vec()),
+        any::<bool>(),
     );
     (name(), name(), settings, rest, words).prop_map(|(tenant, cohort, settings, rest, words)| {
         ChangeRequest::SetTenant(TenantRequest {
@@ -81,6 +83,7 @@ fn tenant() -> impl Strategy<Value = ChangeRequest> {
             priority_classes: rest.3,
             on_exceed: Open::Known(words.0),
             reclaim: Open::Known(words.1),
+            closed: words.2,
             expected_version: None,
         })
     })
@@ -179,8 +182,9 @@ fn queue() -> impl Strategy<Value = ChangeRequest> {
         prop::collection::vec(limit, 0..3),
         prop::collection::vec(known(), 0..3),
     );
-    (name(), name(), maybe(), lists, order, placement()).prop_map(
-        |(queue, parent, weight_milli, (limits, tenants), order, placement)| {
+    let closed = any::<bool>();
+    (name(), name(), maybe(), lists, order, placement(), closed).prop_map(
+        |(queue, parent, weight_milli, (limits, tenants), order, placement, closed)| {
             ChangeRequest::SetQueue(QueueRequest {
                 queue,
                 parent,
@@ -189,6 +193,7 @@ fn queue() -> impl Strategy<Value = ChangeRequest> {
                 tenants,
                 order: Open::Known(order),
                 placement,
+                closed,
                 expected_version: None,
             })
         },
@@ -196,8 +201,8 @@ fn queue() -> impl Strategy<Value = ChangeRequest> {
 }
 
 fn class() -> impl Strategy<Value = ChangeRequest> {
-    (name(), any::<[bool; 2]>(), -9..9i32, amount(), placement()).prop_map(
-        |(class, [preemptible, preempts], value, grace_ms, placement)| {
+    (name(), any::<[bool; 3]>(), -9..9i32, amount(), placement()).prop_map(
+        |(class, [preemptible, preempts, closed], value, grace_ms, placement)| {
             ChangeRequest::SetPriorityClass(ClassRequest {
                 class,
                 value,
@@ -205,6 +210,7 @@ fn class() -> impl Strategy<Value = ChangeRequest> {
                 preempts,
                 grace_ms,
                 placement,
+                closed,
                 expected_version: None,
             })
         },

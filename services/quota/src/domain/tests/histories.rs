@@ -196,7 +196,11 @@ impl History {
         let tenant = token(&format!("t{tenant}"));
         self.observe(
             0,
-            admin(AdminChange::Tenant(TenantSet { tenant, settings })),
+            admin(AdminChange::Tenant(TenantSet {
+                tenant,
+                settings,
+                closed: false,
+            })),
         );
     }
 

@@ -179,7 +179,11 @@ fn settings(tenant: &str, rest: &[&str]) -> Event {
         }
     }
     let tenant = token(tenant);
-    admin(AdminChange::Tenant(TenantSet { tenant, settings }))
+    admin(AdminChange::Tenant(TenantSet {
+        tenant,
+        settings,
+        closed: false,
+    }))
 }
 
 fn ask(account: &str, rest: &[&str]) -> Event {

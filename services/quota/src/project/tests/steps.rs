@@ -86,6 +86,7 @@ fn setting(verb: &str, words: &[&str]) -> Option<Event> {
         }),
         "tenant" => AdminChange::Tenant(TenantSet {
             tenant: token(words[0]),
+            closed: false,
             settings: TenantSettings {
                 cohort: option::<String>(words, "cohort").map(|name| token(&name)),
                 preemptible: !words.contains(&"never"),

@@ -131,6 +131,7 @@ impl World {
         for value in 0..=3 {
             world.admin(AdminChange::PriorityClass(PriorityClassSet {
                 class: token(&format!("p{value}")),
+                closed: false,
                 settings: PriorityClass {
                     value,
                     preemptible: value < 3,
@@ -172,6 +173,7 @@ impl World {
         change(&mut settings);
         self.admin(AdminChange::Queue(QueueSet {
             queue: token(name),
+            closed: false,
             settings,
         }));
     }

@@ -96,6 +96,7 @@ fn request(tenant: &str, spec: AllocationSpec) -> Change {
 fn weight(queue: &str, weight_milli: u32) -> Change {
     Change::Admin(AdminChange::Queue(QueueSet {
         queue: token(queue),
+        closed: false,
         settings: QueueSettings {
             weight_milli,
             ..QueueSettings::default()

@@ -25,6 +25,7 @@ const SLOT_BACKWARDS: i32 = 40;
 const SLOT_OVERFLOW: i32 = 41;
 const DEPENDENCY_UNKNOWN: i32 = 58;
 const CELL_FULL: i32 = 63;
+const CLOSED: i32 = 77;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Due {
@@ -55,6 +56,14 @@ fn turned_if(broken: bool, rule: i32) -> Obstacle {
 
 fn refused_if(broken: bool, rule: i32) -> Obstacle {
     if broken { refused(rule) } else { Ok(()) }
+}
+
+/// It asks for something that is not there yet.
+fn begins(verb: &Verb) -> bool {
+    matches!(
+        verb,
+        Verb::Submit(_) | Verb::CreateResource(_) | Verb::Acquire(_) | Verb::AcquireBundle(_)
+    )
 }
 
 impl Checker {
@@ -95,10 +104,18 @@ impl Checker {
         if let Some(rule) = unreadable {
             return refused(rule);
         }
+        let begins = of.read.verb.as_ref().is_some_and(begins);
+        refused_if(begins && self.settings.is_closed("tenant", tenant), CLOSED)?;
         let slot = of.read.verb.as_ref().and_then(slot_of);
         slot.map_or(Ok(()), |slot| self.slot_obstacle(tenant, slot))?;
         if let Expect::Breaks(rule) = of.asked.expect {
-            return refused(rule);
+            // What is closed may be looked at before.
+            let closed = match &of.read.verb {
+                Some(Verb::Submit(submit)) => self.is_closed_to(tenant, submit),
+                _ => false,
+            };
+            let rules = [Some(rule), closed.then_some(CLOSED)];
+            return Err(Due::Refused(rules.into_iter().flatten().collect()));
         }
         match &of.read.verb {
             Some(verb) => self.verb_obstacle(of, verb),
@@ -212,18 +229,33 @@ impl Checker {
         let zero = nothing(submit.cpu_milli, tenant.default_cpu_milli)
             || nothing(submit.memory_bytes, tenant.default_memory_bytes);
         refused_if(zero, QUANTITY_ZERO)?;
+        refused_if(self.queue_is_closed_to(&of.ask.tenant, submit), CLOSED)?;
         if !class.is_empty() {
             let known = self.settings.class_value(class).is_some();
             refused_if(!known, PRIORITY_CLASS_UNKNOWN)?;
             let classes = &tenant.priority_classes;
             let allowed = classes.is_empty() || classes.iter().any(|it| it == class);
             refused_if(!allowed, PRIORITY_CLASS_FORBIDDEN)?;
+            refused_if(self.settings.is_closed("class", class), CLOSED)?;
         }
         for on in &submit.depends_on {
             let known = self.known_no(of, &on.allocation_id);
             refused_if(known.is_none(), DEPENDENCY_UNKNOWN)?;
         }
         self.room_obstacle(of, tenant)
+    }
+
+    fn queue_is_closed_to(&self, tenant: &str, submit: &v1::Submit) -> bool {
+        let queue = match submit.queue.as_str() {
+            "" => tenant,
+            queue => queue,
+        };
+        self.settings.is_closed("queue", queue)
+    }
+
+    fn is_closed_to(&self, tenant: &str, submit: &v1::Submit) -> bool {
+        let class = submit.priority_class.as_str();
+        self.queue_is_closed_to(tenant, submit) || self.settings.is_closed("class", class)
     }
 
     /// What is not there is refused without a record.

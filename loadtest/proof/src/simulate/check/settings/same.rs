@@ -29,6 +29,7 @@ pub fn same(verb: &Verb, kind: &Kind) -> Option<(bool, u64)> {
             let settings = change.settings.unwrap_or_default();
             let weight = asked.weight_milli.unwrap_or(1000);
             let same = change.queue == asked.queue
+                && change.closed == asked.closed
                 && settings.parent == asked.parent
                 && i64::from(settings.weight_milli) == weight
                 && settings.order == asked.order
@@ -45,6 +46,7 @@ pub fn same(verb: &Verb, kind: &Kind) -> Option<(bool, u64)> {
                 placement: asked.placement,
             };
             let same = change.priority_class == asked.priority_class
+                && change.closed == asked.closed
                 && change.settings.unwrap_or_default() == class;
             (same, e.version)
         }
@@ -115,7 +117,9 @@ fn same_tenant(asked: &v1::SetTenant, e: &v1::TenantSet) -> bool {
         default_memory_bytes: positive(asked.default_memory_bytes),
     };
     let change = e.change.clone().unwrap_or_default();
-    change.tenant == asked.tenant && change.settings.unwrap_or_else(usual) == wanted
+    change.tenant == asked.tenant
+        && change.closed == asked.closed
+        && change.settings.unwrap_or_else(usual) == wanted
 }
 
 fn same_quota(asked: &v1::SetQuota, e: &v1::QuotaSet) -> bool {
