@@ -116,7 +116,10 @@ impl Service for AnalyticsService {
         let shell = Shell::new(
             instruments,
             health,
-            ctx.follower(Usage::NAME, Behind::Degraded),
+            (
+                ctx.follower(Usage::NAME, Behind::Degraded),
+                ctx.progress(Usage::NAME),
+            ),
             ctx.journey.clone(),
             ctx.clock.clone(),
             resumed,

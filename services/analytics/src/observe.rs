@@ -2,7 +2,7 @@
 
 use crate::metrics::Instruments;
 use chassis::{
-    Clock, ComponentHandle, Follower, Journey, SpanKind, Stamp, TraceParent, query::Mark,
+    Clock, ComponentHandle, Follower, Journey, Progress, SpanKind, Stamp, TraceParent, query::Mark,
 };
 use ledger::{Frame, ProjectorObserver};
 use std::{
@@ -51,6 +51,7 @@ struct Billing {
 /// Counts, and ends the journey of a sampled request with the span `bill allocation`.
 pub struct Shell {
     instruments: Instruments,
+    progress: Progress,
     health: ComponentHandle,
     follower: Follower,
     journey: Journey,
@@ -66,7 +67,7 @@ impl Shell {
     pub fn new(
         instruments: Instruments,
         health: ComponentHandle,
-        follower: Follower,
+        (follower, progress): (Follower, Progress),
         journey: Journey,
         clock: Clock,
         resumed: ResumedThrough,
@@ -74,6 +75,7 @@ impl Shell {
     ) -> Self {
         Self {
             instruments,
+            progress,
             health,
             follower,
             journey,
@@ -156,12 +158,12 @@ impl ProjectorObserver for Shell {
 
     fn applied(&mut self, to: Lsn, changes: usize) {
         self.instruments.batches.inc_by(u64::from(changes > 0));
-        self.instruments.changes.inc_by(changes as u64);
-        self.instruments.position.set(gauge(to.0));
+        self.progress.applied(to, changes);
         self.follower.read(to);
         self.mark.set(to);
         let lag_ms = self.clock.now_ms().saturating_sub(self.newest.0);
-        self.instruments.lag_ms.set(lag_ms);
+        let age = &self.instruments.applied_age_seconds;
+        age.set(lag_ms as f64 / 1000.0);
         self.health.ready();
         let end = Stamp::now();
         while let Some(billing) = self.billing.pop_front_if(|billing| billing.lsn <= to) {
@@ -186,7 +188,7 @@ impl ProjectorObserver for Shell {
     }
 
     fn retrying(&mut self, why: &str) {
-        self.instruments.retries.inc();
+        self.progress.retries();
         self.health.degraded(why.to_owned());
         tracing::warn!(projection = "analytics", why, "retrying");
     }

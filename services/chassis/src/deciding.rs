@@ -5,6 +5,7 @@ mod aside;
 mod observe;
 mod trace;
 
+pub use observe::OF_DECIDERS;
 pub use trace::JourneyTap;
 
 use std::convert::Infallible;

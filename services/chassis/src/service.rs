@@ -21,6 +21,7 @@ use crate::error::{BootError, BusClientBrokeDown, Failure, Unfit};
 use crate::health::Health;
 use crate::http::{Page, Server};
 use crate::metrics::Metrics;
+use crate::projection::Projections;
 use crate::shutdown::Shutdown;
 use crate::telemetry::{Journey, init_logs};
 use crate::warm::OnDrift;
@@ -79,6 +80,8 @@ pub struct Context<T> {
     pub servers: Servers,
     /// Of this process.
     pub(crate) readers: Readers,
+    /// How far the projections of this service are.
+    pub(crate) projections: Projections,
     /// Who follows the ledger in this service.
     pub(crate) followers: Followers,
     /// What looks after it and stops with it.
@@ -266,6 +269,7 @@ async fn boot<S: Service>(
         shutdown: shutdown.child(),
         health,
         nats_events: NatsEvents::new(&metrics),
+        projections: Projections::new(&metrics),
         metrics,
         journey: journey.clone(),
         http_address: server.address,
