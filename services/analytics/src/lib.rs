@@ -120,7 +120,7 @@ impl Service for AnalyticsService {
                 ctx.follower(Usage::NAME, Behind::Degraded),
                 ctx.progress(Usage::NAME),
             ),
-            ctx.journey.clone(),
+            (ctx.journey.clone(), ctx.subjects(), ctx.cell_no()),
             ctx.clock.clone(),
             resumed,
             mark,

@@ -5,6 +5,7 @@ use chassis::{
     Clock, ComponentHandle, Follower, Journey, Progress, SpanKind, Stamp, TraceParent, query::Mark,
 };
 use ledger::{Frame, ProjectorObserver};
+use schemas::subjects::Subjects;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
@@ -17,7 +18,7 @@ use vocab::fact::{
     QuotaDenied,
 };
 use vocab::inputs;
-use vocab::{AllocationNo, At, Lsn, Millis};
+use vocab::{AllocationNo, At, CellNo, Lsn, Millis, Token, Writer};
 
 /// Sampled allocations followed at the same time; more are not followed.
 const FOLLOWED_MAX: usize = 10_000;
@@ -37,6 +38,8 @@ inputs! {
 }
 
 struct Followed {
+    tenant: Token,
+    /// Of the client's request.
     parent: TraceParent,
     started: bool,
 }
@@ -44,6 +47,9 @@ struct Followed {
 /// A sampled run that is over and not yet in the tables.
 struct Billing {
     lsn: Lsn,
+    allocation: AllocationNo,
+    tenant: Token,
+    /// The span of the event that says that the run is over.
     parent: TraceParent,
     since: Stamp,
 }
@@ -55,6 +61,8 @@ pub struct Shell {
     health: ComponentHandle,
     follower: Follower,
     journey: Journey,
+    ledger: String,
+    cell: CellNo,
     clock: Clock,
     resumed: ResumedThrough,
     mark: Mark,
@@ -68,7 +76,7 @@ impl Shell {
         instruments: Instruments,
         health: ComponentHandle,
         (follower, progress): (Follower, Progress),
-        journey: Journey,
+        (journey, subjects, cell): (Journey, Subjects, CellNo),
         clock: Clock,
         resumed: ResumedThrough,
         mark: Mark,
@@ -79,6 +87,8 @@ impl Shell {
             health,
             follower,
             journey,
+            ledger: subjects.ledger(Writer::Scheduler.name()),
+            cell,
             clock,
             resumed,
             mark,
@@ -97,8 +107,11 @@ impl Shell {
                 if let Some(parent) = parent.filter(TraceParent::sampled)
                     && self.followed.len() < FOLLOWED_MAX
                 {
-                    let started = false;
-                    let followed = Followed { parent, started };
+                    let followed = Followed {
+                        tenant: operation.tenant.clone(),
+                        parent,
+                        started: false,
+                    };
                     self.followed.insert(AllocationNo(at.no.0), followed);
                 }
             }
@@ -113,23 +126,29 @@ impl Shell {
             Run::AllocationRequeued(AllocationRequeued { allocation, .. }) => {
                 if let Some(followed) = self.followed.get_mut(allocation) {
                     let ran = std::mem::take(&mut followed.started);
-                    let parent = followed.parent;
-                    self.over(at, ran.then_some(parent));
+                    let of = (followed.parent, followed.tenant.clone());
+                    self.over(at, *allocation, ran.then_some(of));
                 }
             }
             Run::AllocationEnded(AllocationEnded { allocation, .. }) => {
                 let last = self.followed.remove(allocation);
-                self.over(at, last.filter(|f| f.started).map(|f| f.parent));
+                let last = last.filter(|last| last.started);
+                self.over(at, *allocation, last.map(|last| (last.parent, last.tenant)));
             }
         }
     }
 
     /// A run is over; what was in the tables when the projection began has had its span.
-    fn over(&mut self, at: &At, parent: Option<TraceParent>) {
+    fn over(&mut self, at: &At, allocation: AllocationNo, of: Option<(TraceParent, Token)>) {
         let known = at.lsn.0 <= self.resumed.load(Ordering::Relaxed);
-        if let Some(parent) = parent.filter(|_| !known) {
-            let (lsn, since) = (at.lsn, Stamp::now());
-            self.billing.push_back(Billing { lsn, parent, since });
+        if let Some((parent, tenant)) = of.filter(|_| !known) {
+            self.billing.push_back(Billing {
+                lsn: at.lsn,
+                allocation,
+                tenant,
+                parent: parent.of_event(Writer::Scheduler.name(), at.no.0),
+                since: Stamp::now(),
+            });
         }
     }
 }
@@ -172,6 +191,7 @@ impl ProjectorObserver for Shell {
                 continue;
             }
             let kind = SpanKind::Consumer;
+            let id = billing.allocation.id(self.cell).to_string();
             self.journey.span(
                 "bill allocation",
                 kind,
@@ -180,7 +200,12 @@ impl ProjectorObserver for Shell {
                 end,
                 &[
                     ("messaging.system", "nats".into()),
+                    ("messaging.destination.name", self.ledger.as_str().into()),
+                    ("messaging.operation.name", "bill".into()),
+                    ("messaging.operation.type", "process".into()),
                     ("apportion.service", "analytics".into()),
+                    ("apportion.tenant", billing.tenant.as_str().into()),
+                    ("apportion.allocation.id", id.as_str().into()),
                     ("apportion.lsn", billing.lsn.0.into()),
                 ],
             );

@@ -83,7 +83,9 @@ impl Metrics {
         };
         let info: Family<Build, Gauge> = metrics.register(&BUILD_INFO, Family::default());
         info.get_or_create(&build).set(1);
-        metrics.lock().register_collector(Box::new(process::Process));
+        metrics
+            .lock()
+            .register_collector(Box::new(process::Process));
         metrics
     }
 

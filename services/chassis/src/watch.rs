@@ -6,8 +6,8 @@ mod reader;
 mod store;
 
 pub(crate) use clock::{CLOCK_AHEAD_SECONDS, CLOCK_STEPS};
-pub(crate) use reader::{Followers, LEDGER_END};
 pub use reader::{Behind, Follower};
+pub(crate) use reader::{Followers, LEDGER_END};
 
 pub(crate) use store::{BUS_STORE_BYTES, BUS_STORE_LIMIT_BYTES, BUS_STORES};
 

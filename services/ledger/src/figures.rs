@@ -171,7 +171,11 @@ mod tests {
         for (ms, at) in table {
             let mut times = Times::default();
             times.add(ms);
-            assert_eq!(times.counts().iter().position(|count| *count == 1), Some(at), "{ms}");
+            assert_eq!(
+                times.counts().iter().position(|count| *count == 1),
+                Some(at),
+                "{ms}"
+            );
             assert_eq!((times.count(), times.sum_ms()), (1, ms));
         }
     }

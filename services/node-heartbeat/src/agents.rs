@@ -6,7 +6,7 @@ use crate::{
     wire,
 };
 use async_nats::Client;
-use chassis::{Context, Failure, Heard, Hearing, Metric, ReplyTo, Shutdown, Stamp};
+use chassis::{Context, Failure, Heard, Hearing, JourneyTap, Metric, ReplyTo, Shutdown, Stamp};
 use identity::NodeSigner;
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use schemas::subjects::Subjects;
@@ -14,7 +14,8 @@ use std::collections::BTreeMap;
 use tokio::sync::mpsc;
 use vocab::{CellNo, Refusal, Rule, Token};
 
-const HEARTBEATS: Metric = Metric::counter("apportion_heartbeats_total", "Heartbeats of nodes heard");
+const HEARTBEATS: Metric =
+    Metric::counter("apportion_heartbeats_total", "Heartbeats of nodes heard");
 const HEARTBEATS_DROPPED: Metric = Metric::counter(
     "apportion_heartbeats_dropped_total",
     "Heartbeats and questions of nodes that were unreadable, too many, or overtaken by the next ones",
@@ -42,6 +43,7 @@ pub const METRICS: &[&Metric] = &[
 ];
 
 const HEARTBEAT: &str = "heartbeat";
+const ASSIGN: &str = "assign";
 const SYNC: &str = "sync";
 /// Questions that the leader has taken, or will, and that are remembered until they are answered.
 const ASKED_MAX: usize = 65_536;
@@ -63,6 +65,7 @@ pub struct Agents {
     sent: Counter,
     refused: Counter,
     silent: Gauge,
+    tap: JourneyTap,
     /// Sync and join requests under way, by number.
     asked: BTreeMap<u64, ReplyTo>,
     next_request: u64,
@@ -87,6 +90,7 @@ impl Agents {
             sent: m.counter(&ASSIGNMENTS_SENT),
             refused: m.counter(&NODES_REFUSED),
             silent: m.gauge(&NODES_SILENT_TOGETHER),
+            tap: ctx.tap.clone(),
             asked: BTreeMap::new(),
             next_request: 0,
         })
@@ -280,14 +284,20 @@ impl Agents {
                     continue;
                 };
                 self.sent.inc_by(changes.len() as u64);
+                let start = Stamp::now();
                 self.tell(&node, payload).await?;
+                let subject = self.subjects.node(node.as_str(), ASSIGN);
+                for change in changes.iter().filter(|change| !change.stop) {
+                    let no = change.allocation;
+                    self.tap.published("assign run", no, &subject, start);
+                }
             }
         }
         Ok(())
     }
 
     async fn tell(&self, node: &Token, payload: Vec<u8>) -> Result<(), Failure> {
-        let subject = self.subjects.node(node.as_str(), "assign");
+        let subject = self.subjects.node(node.as_str(), ASSIGN);
         self.client.publish(subject, payload.into()).await?;
         Ok(())
     }

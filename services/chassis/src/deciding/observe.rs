@@ -7,7 +7,7 @@ use prometheus_client::metrics::{
 };
 use std::collections::BTreeMap;
 use tokio::sync::watch;
-use vocab::{Event, EventKind, Lsn, Refusal, Writer};
+use vocab::{Event, EventKind, Lsn, Refusal};
 
 use super::JourneyTap;
 use crate::clock::{Stamp, Stopwatch};
@@ -207,7 +207,7 @@ pub(super) struct LeaderShell {
 }
 
 impl LeaderShell {
-    pub fn new<T>(writer: Writer, ctx: &Context<T>) -> Self {
+    pub fn new<T>(ctx: &Context<T>) -> Self {
         let m = &ctx.metrics;
         Self {
             frames: m.counter(&FRAMES),
@@ -220,7 +220,7 @@ impl LeaderShell {
             append_seconds: m.histogram(&APPEND_SECONDS, &SECONDS),
             health: ctx.health.component("leader"),
             follower: ctx.follower("leader", Behind::NotReady),
-            tap: JourneyTap::new(writer.name(), ctx.journey.clone()),
+            tap: ctx.tap.clone(),
             leads: ctx.leads.clone(),
             append: None,
             shown: m.shown(),

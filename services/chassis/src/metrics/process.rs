@@ -18,8 +18,10 @@ pub(super) const RESIDENT_BYTES: Metric = Metric::gauge(
     "process_resident_memory_bytes",
     "Memory of the process that is in RAM",
 );
-pub(super) const OPEN_FDS: Metric =
-    Metric::gauge("process_open_fds", "File descriptors that the process has open");
+pub(super) const OPEN_FDS: Metric = Metric::gauge(
+    "process_open_fds",
+    "File descriptors that the process has open",
+);
 pub(super) const START_TIME: Metric = Metric::gauge(
     "process_start_time_seconds",
     "When the process began, in seconds since 1970",

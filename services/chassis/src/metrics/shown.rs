@@ -26,7 +26,10 @@ impl Shown {
 impl Collector for Shown {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let figures = self.lock();
-        for samples in figures.all().chunk_by(|one, next| one.metric == next.metric) {
+        for samples in figures
+            .all()
+            .chunk_by(|one, next| one.metric == next.metric)
+        {
             // A chunk has at least one.
             let metric = samples[0].metric;
             let kind = match metric.kind {
@@ -49,7 +52,9 @@ fn one(family: &mut MetricEncoder<'_>, sample: &Figure) -> fmt::Result {
         return value(family, &sample.value);
     }
     let names = sample.metric.labels.iter().copied();
-    let labels: Vec<(&str, &str)> = names.zip(sample.labels.iter().map(String::as_str)).collect();
+    let labels: Vec<(&str, &str)> = names
+        .zip(sample.labels.iter().map(String::as_str))
+        .collect();
     value(&mut family.encode_family(&labels)?, &sample.value)
 }
 

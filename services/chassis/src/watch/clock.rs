@@ -43,9 +43,8 @@ pub(super) async fn watch(
             _ if !alarm => component.ready(),
             0.. => component
                 .degraded("the machine's clock is ahead of the decisions' (clock_ahead_seconds)"),
-            _ => {
-                component.degraded("the machine's clock is behind the decisions' (clock_ahead_seconds)")
-            }
+            _ => component
+                .degraded("the machine's clock is behind the decisions' (clock_ahead_seconds)"),
         }
     }
 }

@@ -17,8 +17,10 @@ use crate::health::ComponentHandle;
 use crate::metrics::{Fraction, Metric};
 use crate::projection::OfProjection;
 
-pub(crate) const LEDGER_END: Metric =
-    Metric::gauge("apportion_ledger_end", "Position of the ledger's last record");
+pub(crate) const LEDGER_END: Metric = Metric::gauge(
+    "apportion_ledger_end",
+    "Position of the ledger's last record",
+);
 
 /// What was the ledger's end this many real milliseconds ago has been read, or its reader is behind.
 const BEHIND_AFTER_MS: u64 = 3000;
@@ -131,7 +133,11 @@ impl Ends {
     const MOST: usize = 1024;
 
     fn saw(&mut self, at_ms: u64, end: Lsn, applied_by_all: Lsn) {
-        while self.0.pop_front_if(|(end, _)| *end <= applied_by_all).is_some() {}
+        while self
+            .0
+            .pop_front_if(|(end, _)| *end <= applied_by_all)
+            .is_some()
+        {}
         if end > applied_by_all && self.0.back().is_none_or(|(last, _)| *last < end) {
             self.0.push_back((end, at_ms));
         }

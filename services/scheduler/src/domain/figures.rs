@@ -198,7 +198,9 @@ impl Scheduler {
             Group::join(&mut rest, *reason, some.count, some.oldest);
         }
         let name = |queue: QueueNo| self.waiting.queues().get(queue).name.as_str();
-        let named = ranked.iter().map(|(queue, reasons)| (name(**queue), *reasons));
+        let named = ranked
+            .iter()
+            .map(|(queue, reasons)| (name(**queue), *reasons));
         let rows: Vec<_> = named
             .chain([(OTHERS, &rest)])
             .flat_map(|(name, reasons)| reasons.iter().map(move |of| (name, of)))
