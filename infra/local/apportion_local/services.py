@@ -34,7 +34,7 @@ def process(service, replica):
 def role(address):
     """What a process of a service says of itself; nothing if it does not decide, or does not answer."""
     page = http_text(f"http://{address}/metrics") or ""
-    leading = re.search(r"^apportion_\w+_leading{.*} (\d)$", page, re.MULTILINE)
+    leading = re.search(r"^apportion_leading{.*} (\d)$", page, re.MULTILINE)
     return {None: "", "0": "stands by", "1": "leads"}[leading and leading[1]]
 
 

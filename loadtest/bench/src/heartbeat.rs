@@ -241,7 +241,7 @@ async fn scene(stack: &Stack, options: &Options) -> Result<Scene, HeartbeatError
 
 async fn counted(stack: &Stack, name: &str) -> Option<u64> {
     let service = stack.services.get(SERVICE)?;
-    gauge(service.http, &format!("apportion_node_heartbeat_{name}")).await
+    gauge(service.http, &format!("apportion_{name}")).await
 }
 
 /// What stood on the ledger, and when it came.

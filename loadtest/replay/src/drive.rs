@@ -22,7 +22,7 @@ mod witness;
 
 pub use bill::{Bill, BillError};
 pub use faults::{FaultError, command};
-pub use gauges::{gauge, ready};
+pub use gauges::{gauge, projected_lsn, ready};
 pub use operator::{OperatorError, Quota, Rate, Settings};
 pub use report::{Report, WriteError, write as write_report};
 pub use settle::{SettleError, balance, bill_at};
@@ -185,7 +185,8 @@ fn journey(stack: &Stack, collector: &Collector) -> Result<Journey, chassis::Boo
         otlp_endpoint: collector.url(),
         ca_file: stack.ca_file().map(Into::into),
     };
-    Journey::start("client", cell, Some(&config), &Metrics::new("client", cell))
+    let (metrics, instance) = (Metrics::new("client", cell), chassis::instance());
+    Journey::start("client", (cell, &instance), Some(&config), &metrics)
 }
 
 struct Drive {

@@ -725,7 +725,7 @@ impl Running {
         .await;
     }
 
-    /// A sample of `/metrics`, by its name after the service's.
+    /// A sample of `/metrics`, by its name after `apportion_`.
     pub async fn metric(&self, name: &str) -> i64 {
         let sample = self.sample(name, "").await;
         sample.unwrap_or_else(|| panic!("no {name}"))
@@ -733,7 +733,7 @@ impl Running {
 
     /// The first of that name whose labels hold these; none before it was counted.
     pub async fn sample(&self, name: &str, labels: &str) -> Option<i64> {
-        let name = format!("apportion_{}_{name}{{", self.name.replace('-', "_"));
+        let name = format!("apportion_{name}{{");
         let text = self
             .get("/metrics")
             .await

@@ -11,11 +11,12 @@ use std::{
     time::Duration,
 };
 
-/// Every durable event of a run that ended by itself, as a span of the service that decided it.
-const EXPECTED: [(&str, &str); 9] = [
+/// Every durable event of a run that ended by itself, as a span of the service that decided it, and what no event says.
+const EXPECTED: [(&str, &str); 10] = [
     ("admission", "allocation_requested"),
     ("quota", "quota_reserved"),
     ("scheduler", "allocation_placed"),
+    ("node-heartbeat", "assign run"),
     ("node-heartbeat", "run_reported"),
     ("scheduler", "allocation_started"),
     ("node-heartbeat", "run_reported"),
@@ -23,6 +24,40 @@ const EXPECTED: [(&str, &str); 9] = [
     ("quota", "quota_released"),
     ("analytics", "bill allocation"),
 ];
+
+/// From the root to a leaf: each below the one before, whatever stands between them.
+const LINES: [&[&str]; 3] = [
+    &[
+        "submit",
+        "allocation_requested",
+        "quota_reserved",
+        "allocation_placed",
+        "assign run",
+        "run_reported",
+        "allocation_started",
+    ],
+    &[
+        "submit",
+        "assign run",
+        "run_reported",
+        "allocation_ended",
+        "bill allocation",
+    ],
+    &["submit", "allocation_ended", "quota_released"],
+];
+
+/// The names on the way from the root to the span.
+fn line<'s>(spans: &'s [Span], mut span: &'s Span) -> Vec<&'s str> {
+    let mut names = vec![span.name.as_str()];
+    while let Some(parent) = span.parent {
+        let above = spans.iter().find(|span| span.span_id == parent);
+        span = above.unwrap_or_else(|| panic!("no span above {span:?}"));
+        names.push(&span.name);
+        assert!(names.len() <= spans.len(), "a circle: {names:?}");
+    }
+    names.reverse();
+    names
+}
 
 #[tokio::test]
 async fn one_request_is_one_trace() -> Outcome {
@@ -40,7 +75,8 @@ async fn one_request_is_one_trace() -> Outcome {
         ca_file: None,
     };
     let cell = suite.subjects.cell();
-    let journey = Journey::start("client", cell, Some(&config), &Metrics::new("client", cell))?;
+    let metrics = Metrics::new("client", cell);
+    let journey = Journey::start("client", (cell, "the test"), Some(&config), &metrics)?;
     let root = journey
         .open_root("submit", SpanKind::Producer, Stamp::now())
         .expect("spans go somewhere");
@@ -87,17 +123,31 @@ async fn one_request_is_one_trace() -> Outcome {
         ("submit", None, position.span_id())
     );
     for span in of_services.clone() {
-        assert_eq!(span.parent, Some(root.span_id), "{span:?}");
+        assert!(span.parent.is_some(), "{span:?}");
         assert!(span.start_ns <= span.end_ns, "{span:?}");
         assert!(span.end_ns >= root.start_ns, "{span:?}");
-        assert_eq!(
-            span.attributes.get("messaging.system").map(String::as_str),
-            Some("nats")
-        );
-        assert_eq!(
-            span.attributes.get("apportion.service"),
-            Some(&span.service)
-        );
+        let said = |name: &str| span.attributes.get(name).map(String::as_str);
+        assert_eq!(said("messaging.system"), Some("nats"));
+        assert_eq!(said("apportion.service"), Some(span.service.as_str()));
+        assert_eq!(said("apportion.tenant"), Some("tenant-a"));
+        let id = Some(submitted.allocation_id.as_str());
+        assert_eq!(said("apportion.allocation.id"), id);
+        let kind = match span.name.as_str() {
+            "bill allocation" => "process",
+            _ => "send",
+        };
+        assert_eq!(said("messaging.operation.type"), Some(kind), "{span:?}");
+        assert!(said("messaging.operation.name").is_some(), "{span:?}");
+        let destination = said("messaging.destination.name").unwrap_or_default();
+        assert!(destination.contains(&format!(".{cell}.")), "{span:?}");
+    }
+    let found: Vec<_> = spans.iter().map(|span| line(&spans, span)).collect();
+    for wanted in LINES {
+        let holds = |names: &Vec<&str>| {
+            let mut names = names.iter();
+            wanted.iter().all(|name| names.any(|found| found == name))
+        };
+        assert!(found.iter().any(holds), "no {wanted:?} in {found:#?}");
     }
     let ids: BTreeSet<_> = spans.iter().map(|span| span.span_id).collect();
     assert_eq!(ids.len(), spans.len());

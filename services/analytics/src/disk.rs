@@ -1,5 +1,6 @@
 //! How full ClickHouse's disk is, said before an INSERT fails on it.
 
+use crate::metrics::{CLICKHOUSE_DISK_BYTES, CLICKHOUSE_DISK_USED_BYTES};
 use crate::store::{DiskSpace, Store};
 use chassis::{ComponentHandle, Metrics};
 use prometheus_client::metrics::gauge::Gauge;
@@ -21,11 +22,8 @@ impl Disk {
         Self {
             store,
             health,
-            used_bytes: metrics.gauge(
-                "clickhouse_disk_used_bytes",
-                "Bytes that are used, by whomever, of ClickHouse's disk",
-            ),
-            size_bytes: metrics.gauge("clickhouse_disk_bytes", "Size of ClickHouse's disk"),
+            used_bytes: metrics.gauge(&CLICKHOUSE_DISK_USED_BYTES),
+            size_bytes: metrics.gauge(&CLICKHOUSE_DISK_BYTES),
         }
     }
 

@@ -116,8 +116,11 @@ impl Service for AnalyticsService {
         let shell = Shell::new(
             instruments,
             health,
-            ctx.follower(Usage::NAME, Behind::Degraded),
-            ctx.journey.clone(),
+            (
+                ctx.follower(Usage::NAME, Behind::Degraded),
+                ctx.progress(Usage::NAME),
+            ),
+            (ctx.journey.clone(), ctx.subjects(), ctx.cell_no()),
             ctx.clock.clone(),
             resumed,
             mark,

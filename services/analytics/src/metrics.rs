@@ -1,48 +1,67 @@
 //! Every instrument of the service.
 
-use chassis::Metrics;
+use chassis::{Metric, Metrics, metrics::Fraction};
 use prometheus_client::{
     encoding::EncodeLabelSet,
     metrics::{counter::Counter, family::Family, gauge::Gauge},
 };
 
-/// How far the rows are, and what it took. The `projection_` names are those of every service's projection.
+const ROWS_INSERTED: Metric = Metric::counter(
+    "apportion_rows_inserted_total",
+    "Rows of batches that were applied, by table of ClickHouse",
+)
+.by(&["table"]);
+const SAMPLES_DROPPED: Metric = Metric::counter(
+    "apportion_samples_dropped_total",
+    "Samples of nodes that ClickHouse did not take, or that were too many at once",
+);
+const BATCHES: Metric = Metric::counter("apportion_batches_total", "Batches applied to ClickHouse");
+const RECEIVED_LSN: Metric = Metric::gauge(
+    "apportion_received_lsn",
+    "Position on the ledger of the last frame that was folded, and need not be applied yet",
+);
+const APPLIED_AGE_SECONDS: Metric = Metric::gauge(
+    "apportion_applied_age_seconds",
+    "Age of the last applied frame when it was applied, by the cell's clock",
+);
+pub(crate) const CLICKHOUSE_DISK_USED_BYTES: Metric = Metric::gauge(
+    "apportion_clickhouse_disk_used_bytes",
+    "What is used, by whomever, of ClickHouse's disk",
+);
+pub(crate) const CLICKHOUSE_DISK_BYTES: Metric = Metric::gauge(
+    "apportion_clickhouse_disk_bytes",
+    "Size of ClickHouse's disk",
+);
+
+/// What this service exports beside what all do.
+pub const METRICS: &[&Metric] = &[
+    &ROWS_INSERTED,
+    &SAMPLES_DROPPED,
+    &BATCHES,
+    &RECEIVED_LSN,
+    &APPLIED_AGE_SECONDS,
+    &CLICKHOUSE_DISK_USED_BYTES,
+    &CLICKHOUSE_DISK_BYTES,
+];
+
+/// How far the rows are, and what it took.
 #[derive(Debug, Clone)]
 pub struct Instruments {
     pub rows: TableRows,
     pub samples_dropped: Counter,
     pub batches: Counter,
-    pub changes: Counter,
-    pub retries: Counter,
-    pub position: Gauge,
     pub received: Gauge,
-    pub lag_ms: Gauge,
+    pub applied_age_seconds: Fraction,
 }
 
 impl Instruments {
     pub fn register(m: &Metrics) -> Self {
         Self {
-            rows: TableRows(m.register(
-                "rows_inserted",
-                "Rows of applied batches, by table",
-                Family::default(),
-            )),
-            samples_dropped: m.counter(
-                "samples_dropped",
-                "Samples of nodes that ClickHouse did not take, or that were too many at once",
-            ),
-            batches: m.counter("batches", "Batches applied"),
-            changes: m.counter("projection_changes", "Changes applied by the projection"),
-            retries: m.counter(
-                "projection_retries",
-                "Times that sink or bus were tried again",
-            ),
-            position: m.gauge("projection_lsn", "Position that the projection has applied"),
-            received: m.gauge("received_lsn", "Position of the last frame that was folded"),
-            lag_ms: m.gauge(
-                "lag_ms",
-                "Age of the last applied frame when it was applied, by the recorded clock",
-            ),
+            rows: TableRows(m.register(&ROWS_INSERTED, Family::default())),
+            samples_dropped: m.counter(&SAMPLES_DROPPED),
+            batches: m.counter(&BATCHES),
+            received: m.gauge(&RECEIVED_LSN),
+            applied_age_seconds: m.fraction(&APPLIED_AGE_SECONDS),
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use crate::metrics::Instruments;
 use chassis::{
-    Clock, ComponentHandle, Follower, Journey, SpanKind, Stamp, TraceParent, query::Mark,
+    Clock, ComponentHandle, Follower, Journey, Progress, SpanKind, Stamp, TraceParent, query::Mark,
 };
 use ledger::{Frame, ProjectorObserver};
+use schemas::subjects::Subjects;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
@@ -17,7 +18,7 @@ use vocab::fact::{
     QuotaDenied,
 };
 use vocab::inputs;
-use vocab::{AllocationNo, At, Lsn, Millis};
+use vocab::{AllocationNo, At, CellNo, Lsn, Millis, Token, Writer};
 
 /// Sampled allocations followed at the same time; more are not followed.
 const FOLLOWED_MAX: usize = 10_000;
@@ -37,6 +38,8 @@ inputs! {
 }
 
 struct Followed {
+    tenant: Token,
+    /// Of the client's request.
     parent: TraceParent,
     started: bool,
 }
@@ -44,6 +47,9 @@ struct Followed {
 /// A sampled run that is over and not yet in the tables.
 struct Billing {
     lsn: Lsn,
+    allocation: AllocationNo,
+    tenant: Token,
+    /// The span of the event that says that the run is over.
     parent: TraceParent,
     since: Stamp,
 }
@@ -51,9 +57,12 @@ struct Billing {
 /// Counts, and ends the journey of a sampled request with the span `bill allocation`.
 pub struct Shell {
     instruments: Instruments,
+    progress: Progress,
     health: ComponentHandle,
     follower: Follower,
     journey: Journey,
+    ledger: String,
+    cell: CellNo,
     clock: Clock,
     resumed: ResumedThrough,
     mark: Mark,
@@ -66,17 +75,20 @@ impl Shell {
     pub fn new(
         instruments: Instruments,
         health: ComponentHandle,
-        follower: Follower,
-        journey: Journey,
+        (follower, progress): (Follower, Progress),
+        (journey, subjects, cell): (Journey, Subjects, CellNo),
         clock: Clock,
         resumed: ResumedThrough,
         mark: Mark,
     ) -> Self {
         Self {
             instruments,
+            progress,
             health,
             follower,
             journey,
+            ledger: subjects.ledger(Writer::Scheduler.name()),
+            cell,
             clock,
             resumed,
             mark,
@@ -95,8 +107,11 @@ impl Shell {
                 if let Some(parent) = parent.filter(TraceParent::sampled)
                     && self.followed.len() < FOLLOWED_MAX
                 {
-                    let started = false;
-                    let followed = Followed { parent, started };
+                    let followed = Followed {
+                        tenant: operation.tenant.clone(),
+                        parent,
+                        started: false,
+                    };
                     self.followed.insert(AllocationNo(at.no.0), followed);
                 }
             }
@@ -111,23 +126,29 @@ impl Shell {
             Run::AllocationRequeued(AllocationRequeued { allocation, .. }) => {
                 if let Some(followed) = self.followed.get_mut(allocation) {
                     let ran = std::mem::take(&mut followed.started);
-                    let parent = followed.parent;
-                    self.over(at, ran.then_some(parent));
+                    let of = (followed.parent, followed.tenant.clone());
+                    self.over(at, *allocation, ran.then_some(of));
                 }
             }
             Run::AllocationEnded(AllocationEnded { allocation, .. }) => {
                 let last = self.followed.remove(allocation);
-                self.over(at, last.filter(|f| f.started).map(|f| f.parent));
+                let last = last.filter(|last| last.started);
+                self.over(at, *allocation, last.map(|last| (last.parent, last.tenant)));
             }
         }
     }
 
     /// A run is over; what was in the tables when the projection began has had its span.
-    fn over(&mut self, at: &At, parent: Option<TraceParent>) {
+    fn over(&mut self, at: &At, allocation: AllocationNo, of: Option<(TraceParent, Token)>) {
         let known = at.lsn.0 <= self.resumed.load(Ordering::Relaxed);
-        if let Some(parent) = parent.filter(|_| !known) {
-            let (lsn, since) = (at.lsn, Stamp::now());
-            self.billing.push_back(Billing { lsn, parent, since });
+        if let Some((parent, tenant)) = of.filter(|_| !known) {
+            self.billing.push_back(Billing {
+                lsn: at.lsn,
+                allocation,
+                tenant,
+                parent: parent.of_event(Writer::Scheduler.name(), at.no.0),
+                since: Stamp::now(),
+            });
         }
     }
 }
@@ -156,12 +177,12 @@ impl ProjectorObserver for Shell {
 
     fn applied(&mut self, to: Lsn, changes: usize) {
         self.instruments.batches.inc_by(u64::from(changes > 0));
-        self.instruments.changes.inc_by(changes as u64);
-        self.instruments.position.set(gauge(to.0));
+        self.progress.applied(to, changes);
         self.follower.read(to);
         self.mark.set(to);
         let lag_ms = self.clock.now_ms().saturating_sub(self.newest.0);
-        self.instruments.lag_ms.set(lag_ms);
+        let age = &self.instruments.applied_age_seconds;
+        age.set(lag_ms as f64 / 1000.0);
         self.health.ready();
         let end = Stamp::now();
         while let Some(billing) = self.billing.pop_front_if(|billing| billing.lsn <= to) {
@@ -170,6 +191,7 @@ impl ProjectorObserver for Shell {
                 continue;
             }
             let kind = SpanKind::Consumer;
+            let id = billing.allocation.id(self.cell).to_string();
             self.journey.span(
                 "bill allocation",
                 kind,
@@ -178,7 +200,12 @@ impl ProjectorObserver for Shell {
                 end,
                 &[
                     ("messaging.system", "nats".into()),
+                    ("messaging.destination.name", self.ledger.as_str().into()),
+                    ("messaging.operation.name", "bill".into()),
+                    ("messaging.operation.type", "process".into()),
                     ("apportion.service", "analytics".into()),
+                    ("apportion.tenant", billing.tenant.as_str().into()),
+                    ("apportion.allocation.id", id.as_str().into()),
                     ("apportion.lsn", billing.lsn.0.into()),
                 ],
             );
@@ -186,7 +213,7 @@ impl ProjectorObserver for Shell {
     }
 
     fn retrying(&mut self, why: &str) {
-        self.instruments.retries.inc();
+        self.progress.retries();
         self.health.degraded(why.to_owned());
         tracing::warn!(projection = "analytics", why, "retrying");
     }

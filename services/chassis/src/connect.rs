@@ -14,7 +14,7 @@ use sqlx::postgres::PgPoolOptions;
 use crate::config::{ClickhouseConfig, NatsConfig, PostgresConfig};
 use crate::error::BootError;
 use crate::health::ComponentHandle;
-use crate::metrics::Metrics;
+use crate::metrics::{Metric, Metrics};
 use crate::shutdown::Shutdown;
 use crate::tls;
 
@@ -24,6 +24,13 @@ const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// A projector writes with one connection at a time; the others are for lookups beside it.
 const POSTGRES_CONNECTIONS_MAX: u32 = 4;
 const POSTGRES_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub(crate) const NATS_EVENTS: Metric = Metric::counter(
+    "apportion_nats_events_total",
+    "What happened to the bus connections: `connection` is the service's name for one, `event` the client library's for what \
+     happened",
+)
+.by(&["connection", "event"]);
 
 /// How often each thing happened to one of a service's bus connections, and who is told that it broke.
 #[derive(Clone, Debug)]
@@ -62,11 +69,7 @@ impl NatsEvents {
     pub(crate) fn new(metrics: &Metrics) -> NatsEvents {
         NatsEvents {
             connection: "nats",
-            counts: metrics.register(
-                "nats_events",
-                "What happened to the bus connections",
-                Family::default(),
-            ),
+            counts: metrics.register(&NATS_EVENTS, Family::default()),
             link: Link::default(),
             broken_down: Shutdown::new(),
             away: |health, why| health.not_ready(why),

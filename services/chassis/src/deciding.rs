@@ -5,6 +5,7 @@ mod aside;
 mod observe;
 mod trace;
 
+pub use observe::OF_DECIDERS;
 pub use trace::JourneyTap;
 
 use std::convert::Infallible;
@@ -150,7 +151,7 @@ impl<T> Context<T> {
         bus: &JetStreamBus,
         deciding: Deciding<D>,
     ) -> Result<(), Failure> {
-        let observer = LeaderShell::new(D::WRITER, self);
+        let observer = LeaderShell::new(self);
         self.watch_clock();
         let mut bus = bus.clone();
         if deciding.inbox.is_some() {

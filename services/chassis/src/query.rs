@@ -15,7 +15,7 @@ use crate::{
     clock::{Stamp, Stopwatch},
     error::{BootError, Failure},
     hearing::{Heard, Hearing, Wanted},
-    metrics::Metrics,
+    metrics::{Metric, Metrics},
     service::Context,
 };
 use asking::Asking;
@@ -135,13 +135,19 @@ struct Answered {
     outcome: &'static str,
 }
 
+pub(crate) const QUERY_SECONDS: Metric = Metric::histogram(
+    "apportion_query_seconds",
+    "From hearing a query to its answer, with what it waits for. `outcome` is answered, refused or unavailable; a verb that \
+     is none of the service's is `unknown`",
+)
+.by(&["verb", "outcome"]);
+
 /// How long queries take, from when they were heard to the answer, with what they wait for.
 type Took = Family<Answered, Histogram, fn() -> Histogram>;
 
 fn took(metrics: &Metrics) -> Took {
     let family = Took::new_with_constructor(|| Histogram::new(SECONDS));
-    let help = "From hearing a query to its answer, by verb and outcome";
-    metrics.register("query_seconds", help, family)
+    metrics.register(&QUERY_SECONDS, family)
 }
 
 /// What was asked and how it was answered.

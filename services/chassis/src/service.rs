@@ -8,19 +8,22 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ledger::jetstream::{Program, Readers};
+use schemas::subjects::Subjects;
 use serde::de::DeserializeOwned;
 use sqlx::PgPool;
 use tokio::sync::{OnceCell, watch};
 use tracing::Instrument;
-use vocab::Level;
+use vocab::{CellNo, Level};
 
 use crate::clock::Clock;
 use crate::config::{Cell, ClickhouseConfig, Config, ConfigError, NatsConfig, PostgresConfig};
 use crate::connect::{self, NatsEvents};
+use crate::deciding::JourneyTap;
 use crate::error::{BootError, BusClientBrokeDown, Failure, Unfit};
 use crate::health::Health;
 use crate::http::{Page, Server};
 use crate::metrics::Metrics;
+use crate::projection::Projections;
 use crate::shutdown::Shutdown;
 use crate::telemetry::{Journey, init_logs};
 use crate::warm::OnDrift;
@@ -73,12 +76,16 @@ pub struct Context<T> {
     pub metrics: Metrics,
     /// Its spans.
     pub journey: Journey,
+    /// What follows sampled requests through it.
+    pub tap: JourneyTap,
     /// Where its HTTP inbox really is, also when port 0 was configured.
     pub http_address: SocketAddr,
     /// The servers as configured.
     pub servers: Servers,
     /// Of this process.
     pub(crate) readers: Readers,
+    /// How far the projections of this service are.
+    pub(crate) projections: Projections,
     /// Who follows the ledger in this service.
     pub(crate) followers: Followers,
     /// What looks after it and stops with it.
@@ -204,13 +211,18 @@ pub async fn run_service<S: Service>(
 
 /// How a process with these services reads its ledgers: once, and by a consumer that says which build it is.
 pub fn readers(services: &[&str]) -> Readers {
-    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     Readers::in_program(Program {
         services: services.iter().map(|name| (*name).to_owned()).collect(),
-        instance: format!("{}/{}", host.trim(), std::process::id()),
+        instance: instance(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         level: Level::KNOWN,
     })
+}
+
+/// Which process of all this is: its machine and its number there.
+pub fn instance() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}/{}", host.trim(), std::process::id())
 }
 
 /// The same in a process that holds several: the ledger is read once for all who have the same `readers`.
@@ -252,20 +264,24 @@ async fn boot<S: Service>(
     tracing::info!(address = %server.address, version = env!("CARGO_PKG_VERSION"), "listening");
     let journey = Journey::start(
         S::NAME,
-        &config.cell.name,
+        (&config.cell.name, &instance()),
         config.telemetry.as_ref(),
         &metrics,
     )?;
 
     let stopped_early = Arc::new(AtomicBool::new(false));
+    let subjects = Subjects::new(&config.cell.name);
+    let cell_no = CellNo(config.cell.number);
     let context = Context {
         service: S::NAME,
+        tap: JourneyTap::new(S::NAME, &subjects, cell_no, journey.clone()),
         clock: config.clock(),
         cell: config.cell,
         settings: config.service,
         shutdown: shutdown.child(),
         health,
         nats_events: NatsEvents::new(&metrics),
+        projections: Projections::new(&metrics),
         metrics,
         journey: journey.clone(),
         http_address: server.address,

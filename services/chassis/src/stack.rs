@@ -201,10 +201,7 @@ impl Stack {
             let page = get(&address, "/metrics");
             let page = tokio::time::timeout(ANSWER_MAX, page).await;
             let page = page.ok().and_then(Result::ok).unwrap_or_default();
-            let leads = |line: &str| {
-                let name = line.split('{').next().unwrap_or_default();
-                name.ends_with("_leading") && line.ends_with(" 1")
-            };
+            let leads = |line: &str| line.starts_with("apportion_leading{") && line.ends_with(" 1");
             if String::from_utf8_lossy(&page).lines().any(leads) {
                 leaders.push(name.clone());
             }

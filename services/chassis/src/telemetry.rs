@@ -6,6 +6,7 @@ mod journey;
 mod logs;
 mod trace_parent;
 
+pub(crate) use self::exporter::SPANS_LOST;
 pub use self::journey::{Attribute, Journey, OpenSpan};
 pub use self::logs::init_logs;
 pub use self::trace_parent::TraceParent;

@@ -5,8 +5,11 @@ mod clock;
 mod reader;
 mod store;
 
-pub(crate) use reader::Followers;
+pub(crate) use clock::{CLOCK_AHEAD_SECONDS, CLOCK_STEPS};
 pub use reader::{Behind, Follower};
+pub(crate) use reader::{Followers, LEDGER_END};
+
+pub(crate) use store::{BUS_STORE_BYTES, BUS_STORE_LIMIT_BYTES, BUS_STORES};
 
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};
@@ -43,14 +46,14 @@ impl<T> Context<T> {
 
     pub(crate) fn watch_reader(&self, bus: &ledger::jetstream::JetStreamBus) {
         let component = self.health.component("reader");
-        let end = self
-            .metrics
-            .gauge("ledger_end", "Position of the ledger's last record");
         let watch = reader::watch(
             bus.clone(),
             self.followers.clone(),
             component,
-            end,
+            reader::Gauges {
+                ledger_end: self.metrics.gauge(&LEDGER_END),
+                lag_seconds: self.projections.lag_seconds.clone(),
+            },
             self.unfit.clone(),
         );
         self.watches.begin(watch);
@@ -64,14 +67,8 @@ impl<T> Context<T> {
 
     pub(crate) fn watch_clock(&self) {
         let component = self.health.component("clock");
-        let ahead = self.metrics.gauge(
-            "clock_ahead_ms",
-            "Real milliseconds by which the machine's clock is ahead of the one that decisions are made by",
-        );
-        let steps = self.metrics.counter(
-            "clock_steps",
-            "Times that the machine's clock was found far from the one that decisions are made by",
-        );
+        let ahead = self.metrics.fraction(&CLOCK_AHEAD_SECONDS);
+        let steps = self.metrics.counter(&CLOCK_STEPS);
         component.ready();
         let watch = clock::watch(self.clock.clone(), component, ahead, steps);
         self.watches.begin(watch);

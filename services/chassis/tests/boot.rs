@@ -4,9 +4,11 @@ mod common;
 
 use std::net::TcpListener;
 
-use chassis::{BootError, Shutdown, run_service};
+use chassis::{BootError, Metric, Shutdown, run_service};
 
 use self::common::{Tiny, config, get, start};
+
+const FRAMES: Metric = Metric::counter("apportion_frames_total", "Frames");
 
 #[tokio::test]
 async fn health_tells_how_the_components_stand() {
@@ -42,11 +44,11 @@ async fn health_tells_how_the_components_stand() {
     assert_eq!(status, 503);
     assert!(body.contains("chain broken"), "{body}");
 
-    running.context.metrics.counter("frames", "Frames").inc();
+    running.context.metrics.counter(&FRAMES).inc();
     let (status, body) = get(address, "/metrics").await;
     assert_eq!(status, 200);
     assert!(
-        body.contains("apportion_tiny_service_frames_total{cell=\"test\"} 1"),
+        body.contains("apportion_frames_total{cell=\"test\",service=\"tiny-service\"} 1"),
         "{body}"
     );
 

@@ -80,7 +80,7 @@ async fn the_bus_may_come_late_and_go_away() {
     let (_, _open) = greet(&listener, "PONG\r\n").await;
     while get(inbox, "/readyz").await.0 != 200 {}
     let metrics = get(inbox, "/metrics").await.1;
-    let counted = r#"apportion_tiny_service_nats_events_total{cell="test",connection="nats",event="disconnected"} 1"#;
+    let counted = r#"apportion_nats_events_total{cell="test",service="tiny-service",connection="nats",event="disconnected"} 1"#;
     assert!(metrics.contains(counted), "{metrics}");
 }
 

@@ -230,6 +230,10 @@ async fn a_journey_arrives_whole_by_the_end_of_the_service() {
         Some("apportion")
     );
     assert_eq!(text(resource, "apportion.cell").as_deref(), Some("present"));
+    assert_eq!(
+        text(resource, "service.instance.id"),
+        Some(chassis::instance())
+    );
 
     let inbox = TraceParent::parse(INBOX).expect("a good header");
     assert_eq!(decided.name, "process reserve");
@@ -280,7 +284,7 @@ async fn an_absent_receiver_costs_the_spans_and_nothing_else() {
         .expect("it ran");
     let text = metrics.text().expect("a string takes every write");
     assert!(
-        text.contains("apportion_quota_spans_lost_total{cell=\"absent\"} 4"),
+        text.contains("apportion_spans_lost_total{cell=\"absent\",service=\"quota\"} 4"),
         "{text}"
     );
 }

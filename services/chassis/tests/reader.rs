@@ -62,9 +62,9 @@ async fn who_has_not_read_what_is_there_makes_the_service_unready() {
     ready_when(inbox, |_, body| !body.contains("behind")).await;
     let metrics = get(inbox, "/metrics").await.1;
     assert!(
-        metrics.lines().any(
-            |line| line.starts_with("apportion_tiny_service_ledger_end{") && line.ends_with(" 1")
-        ),
+        metrics
+            .lines()
+            .any(|line| line.starts_with("apportion_ledger_end{") && line.ends_with(" 1")),
         "{metrics}"
     );
 }

@@ -133,8 +133,7 @@ async fn fills_up(server: &Server) {
         .await;
     refused.expect_err("it is full");
     let metrics = get(inbox, "/metrics").await.1;
-    let stores =
-        |line: &str| line.starts_with("apportion_tiny_service_bus_stores{") && line.ends_with(" 0");
+    let stores = |line: &str| line.starts_with("apportion_bus_stores{") && line.ends_with(" 0");
     assert!(metrics.lines().any(stores), "{metrics}");
 
     ballast.purge().await.expect("it may be emptied");

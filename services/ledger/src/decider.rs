@@ -1,6 +1,6 @@
 //! What a deciding service's domain offers, and the draft that it decides into.
 
-use crate::{content::Events, frame::Encoded};
+use crate::{content::Events, figures::Figures, frame::Encoded};
 use serde::{Serialize, de::DeserializeOwned};
 use std::fmt;
 use vocab::fact::{Inputs, Writes, Written};
@@ -130,6 +130,9 @@ pub trait Decider: Default + Serialize + DeserializeOwned + Send + 'static {
     fn proves_every(&self, _config: &Self::Config) -> Option<u64> {
         None
     }
+
+    /// What its state shows at `now`, for metrics. Looked at seldom, so it may go through all of the state once.
+    fn show(&self, _now: Millis, _figures: &mut Figures) {}
 }
 
 /// A fact that the decider itself has written.

@@ -7,6 +7,7 @@ use crate::{
     },
     chore::{Chore, beside},
     decider::Decider,
+    figures::Figures,
     frame::{Digest, Frame},
     inbox::{Backlog, Handled, InboxLimits},
     replica::{Rehearsed, Replica, ReplicaError, Sealed},
@@ -65,6 +66,11 @@ pub trait Observer: Send + Sync {
     fn fenced(&mut self) {}
     /// The bus could not be reached and is tried again.
     fn retrying(&mut self, _why: &BusError) {}
+    /// What the leader's state shows can be read now. Real milliseconds until it is to be offered again; none: it is not
+    /// wanted.
+    fn look(&mut self, _read: &dyn Fn(&mut Figures)) -> Option<u64> {
+        None
+    }
 }
 
 /// For who does not want to know.
@@ -132,6 +138,8 @@ pub struct Leader<D: Decider, B: Bus, T: Time> {
     word_due: Option<BoxFuture<'static, ()>>,
     /// Until it is to prove that it leads.
     proof_due: Option<BoxFuture<'static, ()>>,
+    /// Until its state is to be looked at.
+    look_due: Option<BoxFuture<'static, ()>>,
     proof_every: Option<u64>,
     /// Of the message that is handled: the list is kept for the next one.
     commands: Vec<D::Command>,
@@ -204,6 +212,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             trim_due: None,
             word_due: None,
             proof_due: None,
+            look_due: None,
             proof_every: None,
             commands: Vec::new(),
         }
@@ -352,11 +361,16 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
     async fn lead(&mut self, term: &mut Term<D, B>) -> Result<Left, LeaderError> {
         // What the fold has left behind is of another time.
         drop(term.replica.state_mut().take_effects());
+        self.look(term);
         let mut messages = self.open_inbox(term).await?;
         // The first round decides what recovery has left over.
         let mut woken: Option<Woken<D::Command>> = None;
         let mut crowded_ms = CROWDED_MS;
         loop {
+            // A busy leader may never wait.
+            if due(&mut self.look_due).now_or_never().is_some() {
+                self.look(term);
+            }
             // Between two frames, so that nothing is half done.
             if *self.options.resign.borrow() {
                 self.resign(term).await?;
@@ -419,6 +433,16 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         Ok(true)
     }
 
+    /// Shows the state to whom it may concern.
+    fn look(&mut self, term: &Term<D, B>) {
+        let (state, now) = (term.replica.state(), self.time.now());
+        let next = self.observer.look(&|figures| state.show(now, figures));
+        self.look_due = next.map(|ms| {
+            let time = self.time.clone();
+            async move { time.pause(ms).await }.boxed()
+        });
+    }
+
     fn bare(&self, term: &mut Term<D, B>, resigned: bool) -> Sealed {
         let (now, leader) = (self.time.now(), &self.options.leader);
         let handled = term.backlog.handled();
@@ -442,6 +466,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                     self.take_in(term, &record)?;
                 }
                 Woken::TrimDue => self.trim(term),
+                Woken::LookDue => self.look(term),
                 // It is said with what is next, or waited for again.
                 Woken::WordDue | Woken::ProofDue => {}
                 // Nothing piles up for it.
@@ -534,7 +559,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             self.word_due = Some(Box::pin(async move { time.pause(ms).await }));
         }
         let (trim_due, word_due) = (&mut self.trim_due, &mut self.word_due);
-        let proof_due = &mut self.proof_due;
+        let (proof_due, look_due) = (&mut self.proof_due, &mut self.look_due);
         let resign = &mut self.options.resign;
         let time = &self.time;
         let woken = async {
@@ -554,6 +579,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 () = due(trim_due) => Ok(Woken::TrimDue),
                 () = due(word_due) => Ok(Woken::WordDue),
                 () = due(proof_due) => Ok(Woken::ProofDue),
+                () = due(look_due) => Ok(Woken::LookDue),
             }
         };
         beside(&mut self.chore, woken).await
@@ -578,6 +604,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             Some(Woken::Message(message)) => term.backlog.push(message),
             Some(Woken::Command(command)) => first_command = Some(command),
             Some(Woken::TrimDue) => self.trim(term),
+            Some(Woken::LookDue) => self.look(term),
             Some(Woken::Deadline | Woken::WordDue | Woken::ProofDue | Woken::Resign) | None => {}
         }
         if caught_up || unproved {
@@ -956,6 +983,8 @@ enum Woken<C> {
     WordDue,
     /// Somebody counts on it that it leads.
     ProofDue,
+    /// Its state is to be looked at.
+    LookDue,
     Resign,
 }
 

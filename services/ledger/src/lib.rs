@@ -10,6 +10,7 @@ mod chore;
 mod content;
 mod copy;
 mod decider;
+pub mod figures;
 mod frame;
 mod inbox;
 pub mod jetstream;
@@ -31,6 +32,7 @@ pub use bus::{
 };
 pub use copy::{Copy, CopyError};
 pub use decider::{AboveLevel, Decider, Draft, IllegalEvent, OwnFact, Poison};
+pub use figures::{Figures, Metric, Times};
 pub use frame::{Chain, ChainError, Digest, Frame, Head, NoDigest};
 pub use inbox::{Handled, InboxLimits, SAYS_AFTER};
 pub use leader::{Decode, Leader, LeaderError, LeaderOptions, NoObserver, Observer, Standing};

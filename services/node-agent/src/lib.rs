@@ -25,7 +25,7 @@ mod stage;
 mod start;
 mod work;
 
-pub use agent::{NodeAgent, OnStop, Settings as AgentSettings};
+pub use agent::{METRICS, NodeAgent, OnStop, Settings as AgentSettings};
 pub use cgroup::NoCgroup;
 pub use cpus::{CpuSet, NoCpuList};
 pub use ended::{End, Ended, Exit, Reason, Usage};

@@ -6,7 +6,9 @@ use crate::{
     wire,
 };
 use async_nats::Client;
-use chassis::{Context, Failure, Heard, Hearing, ReplyTo, Shutdown, Stamp, Wanted};
+use chassis::{
+    Context, Failure, Heard, Hearing, JourneyTap, Metric, ReplyTo, Shutdown, Stamp, Wanted,
+};
 use identity::NodeSigner;
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use schemas::subjects::Subjects;
@@ -14,7 +16,36 @@ use std::collections::BTreeMap;
 use tokio::sync::mpsc;
 use vocab::{CellNo, Refusal, Rule, Token};
 
+const HEARTBEATS: Metric =
+    Metric::counter("apportion_heartbeats_total", "Heartbeats of nodes heard");
+const HEARTBEATS_DROPPED: Metric = Metric::counter(
+    "apportion_heartbeats_dropped_total",
+    "Heartbeats and questions of nodes that were unreadable, too many, or overtaken by the next ones",
+);
+const ASSIGNMENTS_SENT: Metric = Metric::counter(
+    "apportion_assignments_sent_total",
+    "Assignments sent to agents",
+);
+const NODES_REFUSED: Metric = Metric::counter(
+    "apportion_nodes_refused_total",
+    "Registrations and joins of nodes that were refused for what was not approved",
+);
+const NODES_SILENT_TOGETHER: Metric = Metric::gauge(
+    "apportion_nodes_silent_together",
+    "Nodes that were silent when most were, so that they are lost slowly; 0: the guard does not hold",
+);
+
+/// What this service exports beside what all do.
+pub const METRICS: &[&Metric] = &[
+    &HEARTBEATS,
+    &HEARTBEATS_DROPPED,
+    &ASSIGNMENTS_SENT,
+    &NODES_REFUSED,
+    &NODES_SILENT_TOGETHER,
+];
+
 const HEARTBEAT: &str = "heartbeat";
+const ASSIGN: &str = "assign";
 const SYNC: &str = "sync";
 /// Questions that the leader has taken, or will, and that are remembered until they are answered.
 const ASKED_MAX: usize = 65_536;
@@ -36,6 +67,7 @@ pub struct Agents {
     sent: Counter,
     refused: Counter,
     silent: Gauge,
+    tap: JourneyTap,
     /// Sync and join requests under way, by number.
     asked: BTreeMap<u64, ReplyTo>,
     next_request: u64,
@@ -56,20 +88,12 @@ impl Agents {
             client: ctx.nats().await?,
             subjects,
             cell: ctx.cell_no(),
-            heard: m.counter("heartbeats", "Heartbeats heard"),
-            dropped: m.counter(
-                "heartbeats_dropped",
-                "Heartbeats and questions unreadable, too many, or overtaken by the next ones",
-            ),
-            sent: m.counter("assignments_sent", "Assignments sent to agents"),
-            refused: m.counter(
-                "nodes_refused",
-                "Registrations and joins refused for what was not approved",
-            ),
-            silent: m.gauge(
-                "nodes_silent_together",
-                "Nodes that were silent when most were, so that they are lost slowly; 0: the guard does not hold",
-            ),
+            heard: m.counter(&HEARTBEATS),
+            dropped: m.counter(&HEARTBEATS_DROPPED),
+            sent: m.counter(&ASSIGNMENTS_SENT),
+            refused: m.counter(&NODES_REFUSED),
+            silent: m.gauge(&NODES_SILENT_TOGETHER),
+            tap: ctx.tap.clone(),
             asked: BTreeMap::new(),
             next_request: 0,
         })
@@ -263,14 +287,20 @@ impl Agents {
                     continue;
                 };
                 self.sent.inc_by(changes.len() as u64);
+                let start = Stamp::now();
                 self.tell(&node, payload).await?;
+                let subject = self.subjects.node(node.as_str(), ASSIGN);
+                for change in changes.iter().filter(|change| !change.stop) {
+                    let no = change.allocation;
+                    self.tap.published("assign run", no, &subject, start);
+                }
             }
         }
         Ok(())
     }
 
     async fn tell(&self, node: &Token, payload: Vec<u8>) -> Result<(), Failure> {
-        let subject = self.subjects.node(node.as_str(), "assign");
+        let subject = self.subjects.node(node.as_str(), ASSIGN);
         self.client.publish(subject, payload.into()).await?;
         Ok(())
     }

@@ -8,6 +8,8 @@ mod query;
 pub mod store;
 mod wire;
 
+pub use agents::METRICS;
+
 use agents::Agents;
 use chassis::{
     BootError, Context, Deciding, Failure, Needs, Service, Shutdown,

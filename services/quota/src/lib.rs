@@ -5,7 +5,7 @@ pub mod project;
 pub mod query;
 pub mod store;
 
-pub use domain::Config;
+pub use domain::{Config, METRICS};
 
 use chassis::{
     BootError, Context, Deciding, Failure, Needs, Service, Shutdown,

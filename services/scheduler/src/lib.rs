@@ -6,7 +6,7 @@ pub mod query;
 pub mod start_estimate;
 pub mod store;
 
-pub use domain::Config;
+pub use domain::{Config, METRICS};
 
 use chassis::{
     BootError, Context, Deciding, Failure, Needs, Service, Shutdown,

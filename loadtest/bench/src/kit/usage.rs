@@ -94,8 +94,7 @@ async fn frames(stack: &Stack) -> BTreeMap<&'static str, u64> {
         let Some(service) = stack.services.get(name) else {
             continue;
         };
-        let metric = format!("apportion_{}_frames_total", name.replace('-', "_"));
-        let count = gauge(service.http, &metric).await;
+        let count = gauge(service.http, "apportion_frames_total").await;
         frames.insert(name, count.unwrap_or(0));
     }
     frames

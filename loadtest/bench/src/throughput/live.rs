@@ -74,7 +74,7 @@ async fn restart(stack: &Stack) -> Result<Duration, BenchError> {
     // Answered when the process is gone, so what is ready from then on is the next one.
     command(control, format!("kill {process}")).await?;
     // Standing by is ready, too; here it is to decide.
-    let leads = async || gauge(address, "apportion_scheduler_leading").await == Some(1);
+    let leads = async || gauge(address, "apportion_leading").await == Some(1);
     while !(ready(address).await && leads().await) {
         if since.elapsed() > READY_TIMEOUT {
             return Err(BenchError::NotBack(READY_TIMEOUT.as_secs()));

@@ -4,7 +4,7 @@ use super::{BenchError, audit::AuditError, counts::Counts, load::Load};
 use crate::kit::usage::SERVICES;
 use chassis::{Stopwatch, stack::Stack};
 use ledger::{Bus, jetstream::JetStreamBus};
-use replay::{drive::gauge, reach::ledger};
+use replay::{drive::projected_lsn, reach::ledger};
 use std::{
     cell::{Cell, RefCell},
     time::Duration,
@@ -104,14 +104,12 @@ impl<'s> Observer<'s> {
     }
 
     async fn applied(&self) -> u64 {
-        let names = SERVICES.map(|service| (service, "projection_lsn"));
         let mut slowest = u64::MAX;
-        for (service, mark) in names.into_iter().chain([("admission", "feed_lsn")]) {
+        for service in SERVICES {
             let Some(address) = self.stack.services.get(service) else {
                 continue;
             };
-            let name = format!("apportion_{}_{mark}", service.replace('-', "_"));
-            slowest = slowest.min(gauge(address.http, &name).await.unwrap_or(0));
+            slowest = slowest.min(projected_lsn(address.http).await.unwrap_or(0));
         }
         slowest
     }

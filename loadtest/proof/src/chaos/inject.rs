@@ -188,14 +188,13 @@ impl Breaker {
 
     /// Of a service with replicas, the process that leads; of anything else, the only one.
     async fn leader(&self, process: &str) -> String {
-        let gauge_name = format!("apportion_{}_leading", process.replace('-', "_"));
         let services = self.stack.services.iter();
         let replicas = services.filter(|(name, _)| {
             let number = name.strip_prefix(process).and_then(|n| n.strip_prefix('-'));
             number.is_some_and(|number| number.parse::<u32>().is_ok())
         });
         for (name, service) in replicas {
-            if gauge(service.http, &gauge_name).await == Some(1) {
+            if gauge(service.http, "apportion_leading").await == Some(1) {
                 return name.clone();
             }
         }

@@ -10,16 +10,21 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// Far more than any page has.
 const PAGE_BYTES_MAX: u64 = 4 << 20;
 
-/// The position that a service's projection has applied; nothing when it does not say, or does not answer.
-pub async fn projected_lsn(service: &str, address: SocketAddr) -> Option<u64> {
-    let name = format!("apportion_{}_projection_lsn", service.replace('-', "_"));
-    gauge(address, &name).await
+/// The position that all projections of a service have applied; nothing when it does not say, or does not answer.
+pub async fn projected_lsn(address: SocketAddr) -> Option<u64> {
+    let page = metrics(address).await?;
+    values(&page, "apportion_projection_lsn").min()
 }
 
-/// A number of a metrics page, by its whole name; nothing when the page does not have it, or does not come.
+/// A number of a metrics page that has one by this name; nothing when the page does not have it, or does not come.
 pub async fn gauge(address: SocketAddr, name: &str) -> Option<u64> {
+    let page = metrics(address).await?;
+    values(&page, name).next()
+}
+
+async fn metrics(address: SocketAddr) -> Option<String> {
     let page = tokio::time::timeout(TIMEOUT, page(address, "/metrics")).await;
-    value(&page.ok()?.ok()?, name)
+    page.ok()?.ok()
 }
 
 /// Whether a service says that it is ready; one that does not answer is not.
@@ -42,8 +47,8 @@ async fn page(address: SocketAddr, path: &str) -> io::Result<String> {
     Ok(text)
 }
 
-fn value(page: &str, name: &str) -> Option<u64> {
-    page.lines().find_map(|line| {
+fn values(page: &str, name: &str) -> impl Iterator<Item = u64> {
+    page.lines().filter_map(move |line| {
         let rest = line.strip_prefix(name)?;
         let labelled = rest.starts_with('{') || rest.starts_with(' ');
         let number = rest.rsplit(' ').next()?;
@@ -53,12 +58,12 @@ fn value(page: &str, name: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::value;
+    use super::values;
 
     #[test]
-    fn a_gauge_is_found_by_its_whole_name() {
-        let page = "# TYPE a_lsn gauge\na_lsn_other{cell=\"c\"} 7\na_lsn{cell=\"c 1\"} 42\n# EOF\n";
-        assert_eq!(value(page, "a_lsn"), Some(42));
-        assert_eq!(value(page, "b_lsn"), None);
+    fn numbers_are_found_by_their_whole_name() {
+        let page = "# TYPE a_lsn gauge\na_lsn_other{cell=\"c\"} 7\na_lsn{cell=\"c 1\"} 42\na_lsn{of=\"b\"} 5\n# EOF\n";
+        assert_eq!(values(page, "a_lsn").collect::<Vec<_>>(), [42, 5]);
+        assert_eq!(values(page, "b_lsn").next(), None);
     }
 }

@@ -174,7 +174,7 @@ pub async fn warm_state_caught_up(scene: &Scene, stack: &Stack) -> Result<(), Se
         let mut last = None;
         let mut still = Stopwatch::start();
         loop {
-            let now = gauges::projected_lsn(service, address.http).await;
+            let now = gauges::projected_lsn(address.http).await;
             if now.is_some_and(|lsn| lsn >= wanted) {
                 break;
             }

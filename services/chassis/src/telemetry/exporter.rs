@@ -15,7 +15,7 @@ use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 use crate::clock::Stopwatch;
 use crate::config::TelemetryConfig;
 use crate::error::Failure;
-use crate::metrics::Metrics;
+use crate::metrics::{Metric, Metrics};
 
 /// Spans leave at least this often.
 const EXPORT_INTERVAL: Duration = Duration::from_millis(500);
@@ -25,6 +25,11 @@ const BATCH_SPANS_MAX: usize = 512;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+
+pub(crate) const SPANS_LOST: Metric = Metric::counter(
+    "apportion_spans_lost_total",
+    "Spans of traces that the receiver did not take",
+);
 
 /// The processor has a thread of its own for encoding and waiting; the connection itself lives on the current runtime.
 pub(super) fn batch_processor(
@@ -45,7 +50,7 @@ pub(super) fn batch_processor(
         // One more try outlives a connection that the receiver closed in the meantime.
         .with_retry_policy(RetryPolicy::recommended().with_max_retries(1))
         .build()?;
-    let lost = metrics.counter("spans_lost", "Spans that the receiver did not take");
+    let lost = metrics.counter(&SPANS_LOST);
     let batching = BatchConfigBuilder::default()
         .with_scheduled_delay(EXPORT_INTERVAL)
         .with_max_queue_size(QUEUE_SPANS_MAX)

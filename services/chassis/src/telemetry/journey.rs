@@ -8,7 +8,10 @@ use opentelemetry::trace::{
 };
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{Sampler, SdkTracer, SdkTracerProvider};
+use opentelemetry_sdk::trace::{
+    IdGenerator, RandomIdGenerator, Sampler, SdkTracer, SdkTracerProvider,
+};
+use std::cell::Cell;
 
 use super::TraceParent;
 use super::exporter::batch_processor;
@@ -29,6 +32,25 @@ pub struct Journey(Option<Recorder>);
 struct Recorder {
     provider: SdkTracerProvider,
     tracer: SdkTracer,
+}
+
+thread_local! {
+    /// The id of the span that this thread makes next.
+    static GIVEN: Cell<Option<SpanId>> = const { Cell::new(None) };
+}
+
+/// Random ids, but for spans whose id is given.
+#[derive(Debug, Default)]
+struct Ids(RandomIdGenerator);
+
+impl IdGenerator for Ids {
+    fn new_trace_id(&self) -> TraceId {
+        self.0.new_trace_id()
+    }
+
+    fn new_span_id(&self) -> SpanId {
+        GIVEN.take().unwrap_or_else(|| self.0.new_span_id())
+    }
 }
 
 /// A value of a span's attribute, borrowed until a span is really made.
@@ -68,7 +90,7 @@ impl Journey {
     /// Sends spans to the receiver in `config`, or records nothing without one. Needs a runtime to be entered.
     pub fn start(
         service: &str,
-        cell: &str,
+        (cell, instance): (&str, &str),
         config: Option<&TelemetryConfig>,
         metrics: &Metrics,
     ) -> Result<Journey, BootError> {
@@ -84,11 +106,13 @@ impl Journey {
             KeyValue::new("service.name", format!("apportion-{service}")),
             KeyValue::new("service.namespace", "apportion"),
             KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),
+            KeyValue::new("service.instance.id", instance.to_owned()),
             KeyValue::new("apportion.cell", cell.to_owned()),
         ]);
         let provider = SdkTracerProvider::builder()
             .with_resource(resource.build())
             .with_sampler(Sampler::AlwaysOn)
+            .with_id_generator(Ids::default())
             .with_max_links_per_span(LINKS_MAX)
             .with_span_processor(processor)
             .build();
@@ -116,6 +140,22 @@ impl Journey {
         let position = open.position();
         open.end(end, attributes);
         position
+    }
+
+    /// Records a finished piece as the span at `position`, which its parent's trace knows by then: for what others hang below
+    /// without being told.
+    pub fn span_at(
+        &self,
+        name: &'static str,
+        kind: SpanKind,
+        (position, parent): (&TraceParent, &TraceParent),
+        (start, end): (Stamp, Stamp),
+        attributes: &[(&'static str, Attribute<'_>)],
+    ) {
+        if self.enabled() && parent.sampled() {
+            GIVEN.set(Some(SpanId::from_bytes(position.span_id())));
+            self.span(name, kind, parent, start, end, attributes);
+        }
     }
 
     /// Begins a piece whose position must travel before it is finished: the span of a publish, of a request.

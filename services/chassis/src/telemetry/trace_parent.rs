@@ -66,6 +66,23 @@ impl TraceParent {
         }
     }
 
+    /// The span of an event of the same journey, by its writer and its number there. Its id follows from these, so whoever reads
+    /// the event can hang below the span of whoever wrote it, and the ledger need not say it.
+    pub fn of_event(&self, writer: &str, no: u64) -> TraceParent {
+        // FNV-1a, which mixes enough for ids that only have to differ inside of a trace.
+        let parts = [&self.trace_id[..], writer.as_bytes(), &no.to_le_bytes()];
+        let hash = parts
+            .into_iter()
+            .flatten()
+            .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+                (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+        TraceParent {
+            span_id: hash.max(1).to_be_bytes(),
+            ..*self
+        }
+    }
+
     /// The id that all spans of a journey share.
     pub fn trace_id(&self) -> [u8; 16] {
         self.trace_id

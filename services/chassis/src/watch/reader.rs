@@ -1,18 +1,26 @@
 //! Whether the service has read what stands on the ledger. A follower to whom nothing is brought cannot know by itself that
 //! there is something, so the bus is asked where the ledger ends.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ledger::{Bus, cell, jetstream::JetStreamBus};
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::{family::Family, gauge::Gauge};
 use tokio::sync::watch::Sender;
 use vocab::{Level, Lsn};
 
 use crate::clock::Stopwatch;
 use crate::error::Unfit;
 use crate::health::ComponentHandle;
+use crate::metrics::{Fraction, Metric};
+use crate::projection::OfProjection;
+
+pub(crate) const LEDGER_END: Metric = Metric::gauge(
+    "apportion_ledger_end",
+    "Position of the ledger's last record",
+);
 
 /// What was the ledger's end this many real milliseconds ago has been read, or its reader is behind.
 const BEHIND_AFTER_MS: u64 = 3000;
@@ -43,10 +51,18 @@ impl Follower {
     pub fn read(&self, through: Lsn) {
         self.0.store(through.0, Ordering::Relaxed);
     }
+
+    fn at(&self) -> Lsn {
+        Lsn(self.0.load(Ordering::Relaxed))
+    }
 }
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Followers(Arc<Mutex<Vec<Watched>>>);
+pub(crate) struct Followers {
+    watched: Arc<Mutex<Vec<Watched>>>,
+    /// How far projections have applied what they read.
+    projections: Arc<Mutex<Vec<(&'static str, Follower)>>>,
+}
 
 #[derive(Debug)]
 struct Watched {
@@ -72,7 +88,7 @@ impl Followers {
     fn look(&self, at_ms: u64, end: Lsn) -> Option<(Behind, &'static str)> {
         let mut worst = None;
         for follower in self.lock().iter_mut() {
-            let read = Lsn(follower.read.0.load(Ordering::Relaxed));
+            let read = follower.read.at();
             let found = (follower.behind, follower.name);
             if follower.lag.is_behind(at_ms, read, end)
                 && worst.is_none_or(|(behind, _)| behind < found.0)
@@ -83,10 +99,68 @@ impl Followers {
         worst
     }
 
-    /// Each follower stands for itself, so a panic elsewhere leaves nothing half done.
-    fn lock(&self) -> MutexGuard<'_, Vec<Watched>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// One whose lag is measured.
+    pub fn projection(&self, name: &'static str) -> Follower {
+        let applied = Follower(Arc::default());
+        let mut projections = lock(&self.projections);
+        projections.push((name, applied.clone()));
+        applied
     }
+
+    /// What each projection has applied.
+    fn applied(&self) -> Vec<(&'static str, Lsn)> {
+        let projections = lock(&self.projections);
+        let applied = |(name, of): &(&'static str, Follower)| (*name, of.at());
+        projections.iter().map(applied).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Watched>> {
+        lock(&self.watched)
+    }
+}
+
+/// Each follower stands for itself, so a panic elsewhere leaves nothing half done.
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where the ledger ended when: each end that was seen, and when first, that not all have applied. The oldest of them stays;
+/// of the others every other one is forgotten when they are many, so a lag that is not the longest may be told as less.
+#[derive(Clone, Debug, Default)]
+struct Ends(VecDeque<(Lsn, u64)>);
+
+impl Ends {
+    const MOST: usize = 1024;
+
+    fn saw(&mut self, at_ms: u64, end: Lsn, applied_by_all: Lsn) {
+        while self
+            .0
+            .pop_front_if(|(end, _)| *end <= applied_by_all)
+            .is_some()
+        {}
+        if end > applied_by_all && self.0.back().is_none_or(|(last, _)| *last < end) {
+            self.0.push_back((end, at_ms));
+        }
+        if self.0.len() > Self::MOST {
+            let mut even = false;
+            self.0.retain(|_| {
+                even = !even;
+                even
+            });
+        }
+    }
+
+    /// For how long there has been an end beyond `applied`.
+    fn lag_ms(&self, at_ms: u64, applied: Lsn) -> u64 {
+        let first = self.0.partition_point(|(end, _)| *end <= applied);
+        self.0.get(first).map_or(0, |(_, since)| at_ms - since)
+    }
+}
+
+/// What is told of it.
+pub(super) struct Gauges {
+    pub ledger_end: Gauge,
+    pub lag_seconds: Family<OfProjection, Fraction>,
 }
 
 /// The oldest end of the ledger that is not known to be read, and since when it was the end.
@@ -109,13 +183,14 @@ pub(super) async fn watch(
     bus: JetStreamBus,
     followers: Followers,
     component: ComponentHandle,
-    ledger_end: Gauge,
+    gauges: Gauges,
     unfit: Sender<Option<Unfit>>,
 ) {
     let clock = Stopwatch::start();
     let mut heard_ms = 0;
     let mut pause = Duration::ZERO;
     let mut ledger = None;
+    let mut ends = Ends::default();
     let (mut looks, mut held) = (0_u32, Vec::new());
     loop {
         tokio::time::sleep(pause).await;
@@ -154,7 +229,18 @@ pub(super) async fn watch(
             unfit.send_replace(Some(Unfit::Replaced));
             return;
         }
-        ledger_end.set(i64::try_from(end.0).unwrap_or(i64::MAX));
+        gauges
+            .ledger_end
+            .set(i64::try_from(end.0).unwrap_or(i64::MAX));
+        let applied = followers.applied();
+        let by_all = applied.iter().map(|(_, applied)| *applied).min();
+        ends.saw(at_ms, end, by_all.unwrap_or(end));
+        for (projection, applied) in applied {
+            let lag = gauges
+                .lag_seconds
+                .get_or_create(&OfProjection { projection });
+            lag.set(ends.lag_ms(at_ms, applied) as f64 / 1000.0);
+        }
         match followers.look(at_ms, end) {
             None => component.ready(),
             Some((Behind::NotReady, name)) => {
@@ -229,6 +315,39 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn lag_is_the_age_of_the_first_end_that_is_not_applied() {
+        let mut ends = Ends::default();
+        // Sees at (ms, end), and the lags then of who has applied 0, 7 and 9.
+        let table = [
+            (0, 0, [0, 0, 0]),
+            (500, 7, [0, 0, 0]),
+            (1000, 7, [500, 0, 0]),
+            (1500, 9, [1000, 0, 0]),
+            (4000, 9, [3500, 2500, 0]),
+            (4500, 12, [4000, 3000, 0]),
+            (5000, 12, [4500, 3500, 500]),
+        ];
+        for (at_ms, end, lags) in table {
+            ends.saw(at_ms, Lsn(end), Lsn(0));
+            let found = [0, 7, 9].map(|applied| ends.lag_ms(at_ms, Lsn(applied)));
+            assert_eq!(found, lags, "at {at_ms}");
+        }
+    }
+
+    #[test]
+    fn a_lag_of_a_day_is_remembered_in_little() {
+        let mut ends = Ends::default();
+        let day_ms = 86_400_000;
+        for look in 0..=day_ms / 500 {
+            ends.saw(look * 500, Lsn(look), Lsn(0));
+        }
+        assert!(ends.0.len() <= Ends::MOST);
+        assert_eq!(ends.lag_ms(day_ms, Lsn(0)), day_ms - 500);
+        ends.saw(day_ms, Lsn(day_ms / 500), Lsn(day_ms / 500));
+        assert!(ends.0.is_empty());
     }
 
     #[test]

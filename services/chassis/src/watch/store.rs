@@ -6,13 +6,22 @@ use std::time::Duration;
 use prometheus_client::metrics::gauge::Gauge;
 
 use crate::health::ComponentHandle;
-use crate::metrics::Metrics;
+use crate::metrics::{Metric, Metrics};
 use crate::monitor::Monitor;
 
 /// Real time between looks. The server counts its streams for each.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// What its health says of a stream that a failed write has closed, and of storage that it has given up.
 const CANNOT_STORE: [&str; 4] = ["write error", "no space left", "not enabled", "disabled"];
+
+pub(crate) const BUS_STORES: Metric = Metric::gauge(
+    "apportion_bus_stores",
+    "1 while the bus can store what is published, 0 while it cannot",
+);
+pub(crate) const BUS_STORE_BYTES: Metric =
+    Metric::gauge("apportion_bus_store_bytes", "What the bus has stored");
+pub(crate) const BUS_STORE_LIMIT_BYTES: Metric =
+    Metric::gauge("apportion_bus_store_limit_bytes", "What the bus may store");
 
 pub(super) struct Gauges {
     stores: Gauge,
@@ -23,12 +32,9 @@ pub(super) struct Gauges {
 impl Gauges {
     pub fn new(m: &Metrics) -> Self {
         Self {
-            stores: m.gauge(
-                "bus_stores",
-                "1 while the bus can store what is published, 0 while it cannot",
-            ),
-            bytes: m.gauge("bus_store_bytes", "Bytes that the bus has stored"),
-            limit_bytes: m.gauge("bus_store_limit_bytes", "Bytes that the bus may store"),
+            stores: m.gauge(&BUS_STORES),
+            bytes: m.gauge(&BUS_STORE_BYTES),
+            limit_bytes: m.gauge(&BUS_STORE_LIMIT_BYTES),
         }
     }
 }

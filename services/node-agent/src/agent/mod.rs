@@ -14,7 +14,7 @@ use crate::{
     protocol::{Act, Plan, Report},
 };
 use async_nats::{Client, Subscriber, jetstream};
-use chassis::{ComponentHandle, Context, Failure, Service, Stamp, Stopwatch};
+use chassis::{ComponentHandle, Context, Failure, Metric, Service, Stamp, Stopwatch};
 use conditions::Little;
 use futures::{FutureExt, StreamExt, future::BoxFuture};
 use join::Identity;
@@ -222,6 +222,33 @@ struct Agent {
     metrics: Instruments,
 }
 
+const RUNS_STARTED: Metric = Metric::counter(
+    "apportion_runs_started_total",
+    "Commands that the agent has started",
+);
+const RUNS_ENDED: Metric = Metric::counter(
+    "apportion_runs_ended_total",
+    "Commands of the agent that have ended",
+);
+const REPORTS_RESENT: Metric = Metric::counter(
+    "apportion_reports_resent_total",
+    "Reports of the agent that were not acknowledged in time",
+);
+const LEASES_LAPSED: Metric = Metric::counter(
+    "apportion_leases_lapsed_total",
+    "Leases of the agent that were not renewed in time",
+);
+const RUNS: Metric = Metric::gauge("apportion_runs", "Runs of the agent that are not over");
+
+/// What an agent exports beside what all do.
+pub const METRICS: &[&Metric] = &[
+    &RUNS_STARTED,
+    &RUNS_ENDED,
+    &REPORTS_RESENT,
+    &LEASES_LAPSED,
+    &RUNS,
+];
+
 struct Instruments {
     started: Counter,
     ended: Counter,
@@ -240,14 +267,11 @@ impl Agent {
     ) -> Result<Self, Failure> {
         let m = &ctx.metrics;
         let metrics = Instruments {
-            started: m.counter("runs_started", "Commands that were started"),
-            ended: m.counter("runs_ended", "Commands that have ended"),
-            resent: m.counter(
-                "reports_resent",
-                "Reports that were not acknowledged in time",
-            ),
-            lapsed: m.counter("leases_lapsed", "Leases that were not renewed in time"),
-            running: m.gauge("runs", "Runs that are not over"),
+            started: m.counter(&RUNS_STARTED),
+            ended: m.counter(&RUNS_ENDED),
+            resent: m.counter(&REPORTS_RESENT),
+            lapsed: m.counter(&LEASES_LAPSED),
+            running: m.gauge(&RUNS),
         };
         let jetstream = jetstream::ContextBuilder::new()
             .timeout(ACK_TIMEOUT)

@@ -13,6 +13,7 @@ mod claim;
 mod cohort;
 mod demand;
 mod depend;
+mod figures;
 mod gang;
 mod limits;
 mod marks;
@@ -35,6 +36,7 @@ mod usage_tree;
 mod victims;
 mod wait;
 
+pub use figures::METRICS;
 pub use meter::Forecast;
 pub use read::{Holding, PoolView};
 use vocab::fact::Applied;
@@ -46,7 +48,7 @@ use books::Books;
 use claim::Claim;
 use depend::Dependencies;
 use gang::Gangs;
-use ledger::{Decider, Draft, IllegalEvent};
+use ledger::{Decider, Draft, Figures, IllegalEvent};
 use models::Fleet;
 use rates::Rates;
 use resource::ResourceId;
@@ -178,6 +180,10 @@ impl Decider for Quota {
         schedule::decide(self, draft);
         reclaim::decide(self, draft);
         reserve::decide(self, draft);
+    }
+
+    fn show(&self, now: Millis, figures: &mut Figures) {
+        self.figures(now, figures);
     }
 
     fn wake_at(&self) -> Option<Millis> {

@@ -100,6 +100,12 @@ impl UsageTree {
         id
     }
 
+    /// The accounts that are of no other.
+    pub fn tenants(&self) -> impl Iterator<Item = &Node> {
+        let nodes = self.slots.iter().flatten();
+        nodes.filter(|node| node.parent.is_none())
+    }
+
     pub fn path(&self, leaf: AccountId) -> Path {
         Path::up(leaf, |account| self.node(account).parent)
     }

@@ -10,6 +10,7 @@ mod drain;
 mod end;
 mod explain;
 pub mod fair;
+mod figures;
 mod fleet;
 mod gang;
 mod interner;
@@ -38,6 +39,7 @@ mod work;
 
 pub use allocation::{Binding, Live, Phase, Stop};
 pub use class::Amounts;
+pub use figures::METRICS;
 pub use fleet::{Node, NodeNo};
 pub use named_resources::{
     Bounds, Config, LeaseView, ResourceState, ResourceView, Space, UnfitBound,
@@ -50,8 +52,9 @@ use allocation::Allocations;
 use aside::Aside;
 use asked::Asked;
 use depend::Dependencies;
+use figures::Took;
 use fleet::Fleet;
-use ledger::{Decider, Draft, IllegalEvent, Scratch};
+use ledger::{Decider, Draft, Figures, IllegalEvent, Scratch};
 use levels::Levels;
 pub(crate) use named_resources::Named;
 use named_resources::{Holds, Input as ResourceInput};
@@ -86,6 +89,8 @@ pub struct Scheduler {
     pace: Scratch<Pace>,
     #[serde(skip)]
     board: Scratch<Board>,
+    #[serde(skip)]
+    took: Scratch<Took>,
 }
 
 impl Scheduler {
@@ -225,12 +230,20 @@ impl Decider for Scheduler {
 
     fn evolve(&mut self, at: &At, fact: Fact<'_>) -> Result<(), IllegalEvent> {
         match fact {
-            Fact::AllocationPlaced(fact) => self.placed(fact, at.now),
+            Fact::AllocationPlaced(fact) => {
+                let live = self.allocations.get(&fact.allocation);
+                self.took.0.placed(at, live);
+                self.placed(fact, at.now)
+            }
             Fact::AllocationWaiting(fact) => self.waits(fact, at.now),
             Fact::AllocationPreempted(fact) => self.preempted(fact, at.now),
             Fact::AllocationNominated(fact) => self.nominated(fact, at.now),
             Fact::AllocationRequeued(fact) => self.requeued(fact, at.now),
-            Fact::AllocationStarted(fact) => self.started(fact),
+            Fact::AllocationStarted(fact) => {
+                let live = self.allocations.get(&fact.allocation);
+                self.took.0.started(at, live, fact.at);
+                self.started(fact)
+            }
             Fact::AllocationStopping(fact) => self.stopping(fact),
             Fact::AllocationEnded(fact) => self.ended(fact, at),
             Fact::AllocationReprioritised(fact) => self.reprioritised(fact),
@@ -294,6 +307,10 @@ impl Decider for Scheduler {
         let minded = self.fleet.any_minding() && self.fleet.any_regrouped();
         let moved = || room_for_nominees || minded || promised(self) != aside.promise();
         self.pace.again = left || !draft.is_empty() && moved();
+    }
+
+    fn show(&self, now: Millis, figures: &mut Figures) {
+        self.figures(now, figures);
     }
 
     fn wake_at(&self) -> Option<Millis> {

@@ -5,6 +5,7 @@ mod budgets;
 mod burst;
 mod checker;
 mod cohorts;
+mod figures;
 mod gangs;
 mod histories;
 mod models;

@@ -4,6 +4,7 @@ mod asked;
 mod conformance;
 mod depend;
 mod features;
+mod figures;
 mod frames;
 mod histories;
 mod holds;
