@@ -18,9 +18,11 @@ impl Level {
     /// From here on taints have effects, nodes a bound of allocations, conditions and an operator's own taints, and are drained,
     /// and an allocation may prefer nodes.
     pub const NODE_RULES: Self = Self(6);
+    /// From here on an allocation may have bounds of its time.
+    pub const TIME_BOUNDS: Self = Self(8);
     /// The newest that this build knows: it reads all facts up to this level.
     pub const KNOWN: Self = {
-        let (mut newest, mut i) = (Self::NODE_RULES, 0);
+        let (mut newest, mut i) = (Self::TIME_BOUNDS, 0);
         while i < EventKind::ALL.len() {
             let since = EventKind::ALL[i].since();
             if since.0 > newest.0 {
@@ -57,7 +59,13 @@ mod tests {
         for kind in EventKind::ALL {
             *facts.entry(kind.since().0).or_default() += 1;
         }
-        for level in [Level::COLUMNS, Level::SCOPED_RATES, Level::NODE_RULES] {
+        let of_fields = [
+            Level::COLUMNS,
+            Level::SCOPED_RATES,
+            Level::NODE_RULES,
+            Level::TIME_BOUNDS,
+        ];
+        for level in of_fields {
             facts.entry(level.0).or_default();
         }
         let levels: Vec<u32> = facts.keys().copied().collect();

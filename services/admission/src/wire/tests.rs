@@ -339,7 +339,12 @@ fn what_is_told_is_written_as_the_contract_has_it() {
     );
     let (cause, at) = (EndCause::Failed, Millis(9));
     check(FeedKind::Started { at }, 9, Kind::Started(v1::Started {}));
-    check(FeedKind::Stopping, 0, Kind::Stopping(v1::Stopping {}));
+    let time_limit = true;
+    check(
+        FeedKind::Stopping { time_limit },
+        0,
+        Kind::Stopping(v1::Stopping { time_limit }),
+    );
     let started = Some(Millis(8));
     let exit = RunExit {
         code: 0,

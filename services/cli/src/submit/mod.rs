@@ -86,6 +86,14 @@ pub struct Submit {
     /// How long it will run at the most (90s, 10m, 2h); helps to find it a place, and is no limit.
     #[arg(long, default_value = "0s", value_parser = amount::duration_ms)]
     run_time: i64,
+    /// Give up if it has not been placed so long after it was accepted (90s, 10m, 2h): it ends as expired. It counts to the first
+    /// place; what is queued again after that waits on. Without it, it waits for as long as it takes.
+    #[arg(long, value_name = "DURATION", default_value = "0s", hide_default_value = true, value_parser = amount::duration_ms)]
+    ttl: i64,
+    /// Stop a run that has gone on for so long since its start (90s, 10m, 2h), with the grace of a cancel; it is not queued again.
+    /// Without it, a run goes on for as long as it takes.
+    #[arg(long, value_name = "DURATION", default_value = "0s", hide_default_value = true, value_parser = amount::duration_ms)]
+    time_limit: i64,
     /// The tenant's own words about it, as NAME=VALUE; may be repeated.
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
     labels: Vec<v1::Label>,
@@ -200,6 +208,8 @@ impl Submit {
             best_effort: self.best_effort,
             labels: self.labels,
             work: self.work.request(),
+            ttl_ms: self.ttl,
+            time_limit_ms: self.time_limit,
         }
     }
 }
@@ -293,7 +303,7 @@ mod tests {
     fn every_flag_reaches_the_request() {
         let all = request(
             "--queue q --priority-class c --extended fpga=2 --after a --after-success b --retries 3 \
-             --never-requeue --label grant=7 --label model=bert --run-time 10m --account a/b --cpu-limit 2 --memory-limit 2GiB --gang g --gang-size 8 --gang-min 6 --gang-uniform rack",
+             --never-requeue --label grant=7 --label model=bert --run-time 10m --ttl 1h --time-limit 2h --account a/b --cpu-limit 2 --memory-limit 2GiB --gang g --gang-size 8 --gang-min 6 --gang-uniform rack",
         )
         .unwrap();
         assert_eq!(
@@ -321,6 +331,7 @@ mod tests {
             (all.retries, all.never_requeue, all.run_time_ms),
             (3, true, 600_000)
         );
+        assert_eq!((all.ttl_ms, all.time_limit_ms), (3_600_000, 7_200_000));
         assert_eq!((all.team.as_str(), all.namespace.as_str()), ("a", "b"));
         assert_eq!(
             (all.cpu_milli_limit, all.memory_bytes_limit),
