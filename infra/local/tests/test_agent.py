@@ -418,6 +418,77 @@ class Agent(unittest.TestCase):
         self.assertNotIn("too much", done.stdout)
         self.assertRegex(done.stdout + done.stderr, "MemoryError|it took too much memory")
 
+    def test_a_run_ends_at_its_time_limit_and_what_is_not_placed_expires(self):
+        self.agent()
+        self.wait(lambda: self.node_is("ready"), "the node has joined")
+        begun = time.monotonic()
+        done = self.run_to_its_end("--time-limit", "2s", "--retries", "3", "--", "sh", "-c",
+                                   "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.1; done")
+        took = time.monotonic() - begun
+        self.assertEqual(done.stdout, "up\nbye\n", done.stderr)
+        self.assertIn("ended: time limit", done.stderr)
+        self.assertGreaterEqual(took, 2)
+        allocation = done.stderr.splitlines()[1].split()[0]
+        explained = self.apportion("explain", "--tenant", "team-a", allocation)
+        self.assertIn("its run had reached its time limit", explained)
+        self.assertNotIn("queued again", explained)
+        self.assertIn("time limit", self.apportion("get", "--tenant", "team-a", allocation))
+        self.assertIn("time limit", self.apportion("list", "--tenant", "team-a", "--all"))
+
+        # What does not obey is killed when the agent's grace of 1 s is over.
+        record = self.directory / "record"
+        allocation = self.submit("--time-limit", "1s", "--", sys.executable, "-c", DEAF, str(record))
+        self.wait(lambda: self.state_of(allocation) == "ended", "it is stopped at its limit")
+        self.assertEqual([pid for pid in record.read_text(encoding="utf-8").split() if lives(pid)], [])
+        self.assertIn("killed when its grace was over", self.apportion("explain", "--tenant", "team-a", allocation))
+
+        allocation = self.submit("--ttl", "1s", "--node-label", "zone=nowhere")
+        self.wait(lambda: self.state_of(allocation) == "ended", "it expires")
+        self.assertIn("it had not been placed within its time to live",
+                      self.apportion("explain", "--tenant", "team-a", allocation))
+        self.assertIn("ended: expired", self.apportion("watch", "--tenant", "team-a", "--once"))
+
+    def test_a_file_asks_for_many_that_start_after_each_other(self):
+        self.agent()
+        self.wait(lambda: self.node_is("ready"), "the node has joined")
+        record = self.directory / "record"
+        here = "cpu: 100m\nmemory: 32Mi\n"
+        jobs = self.directory / "jobs.yaml"
+        jobs.write_text(f"""
+name: last
+after_success: [first, middle]
+{here}command: [sh, -c, "echo last >> {record}"]
+---
+name: middle
+after: first
+{here}command: [sh, -c, "echo middle >> {record}"]
+---
+name: first
+{here}command: [sh, -c, "sleep 1; echo first >> {record}"]
+""", encoding="utf-8")
+        submitted = self.ask("submit", "--tenant", "team-a", "--file", str(jobs), "--operation-id", "jobs")
+        self.assertEqual(submitted.returncode, 0, submitted.stderr)
+        self.assertEqual([line.split()[0] for line in submitted.stdout.splitlines()], ["first", "middle", "last"])
+        self.assertRegex(submitted.stderr, "operation [0-9a-f]{32}: first\n")
+        self.wait(lambda: record.exists() and record.read_text(encoding="utf-8").split() == ["first", "middle", "last"],
+                  "each has run after the others")
+        # The same again is the same.
+        repeated = self.ask("submit", "--tenant", "team-a", "--file", str(jobs), "--operation-id", "jobs")
+        ids = [[line.split()[1] for line in done.stdout.splitlines()] for done in (submitted, repeated)]
+        self.assertEqual(ids[0], ids[1])
+
+        jobs.write_text("name: a\nafter: b\n---\nname: b\nafter: a\n", encoding="utf-8")
+        refused = self.ask("submit", "--tenant", "team-a", "--file", str(jobs))
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("a -> b -> a", refused.stderr)
+
+        out = self.directory / "out"
+        done = self.apportion("submit", "--tenant", "team-a", *ASKS, "--name", "sweep", "--array", "3-7:2", "--",
+                              "sh", "-c", f"echo $APPORTION_NAME $APPORTION_ARRAY_INDEX >> {out}")
+        self.assertEqual([line.split()[0] for line in done.splitlines()], ["sweep-3", "sweep-5", "sweep-7"])
+        self.wait(lambda: out.exists() and sorted(out.read_text(encoding="utf-8").splitlines())
+                  == ["sweep-3 3", "sweep-5 5", "sweep-7 7"], "all have run")
+
     def test_a_node_that_is_cut_off_stops_what_runs_before_it_runs_elsewhere(self):
         way = Way(self.stack["nats"]["url"])
         self.addCleanup(way.close)

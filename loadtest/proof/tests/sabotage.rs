@@ -110,6 +110,16 @@ fn a_node_that_has_less_than_it_holds_and_takes_more() {
 }
 
 #[test]
+fn one_that_waits_beyond_its_time() {
+    check(Bug::TtlIgnored, &[Invariant::Deadline]);
+}
+
+#[test]
+fn a_run_beyond_its_time_limit() {
+    check(Bug::TimeLimitIgnored, &[Invariant::Deadline]);
+}
+
+#[test]
 fn a_double_release() {
     check(
         Bug::DoubleRelease,

@@ -103,7 +103,7 @@ fn step(event: &Event) -> Option<(AllocationNo, Step)> {
         Event::AllocationStarted(AllocationStarted { allocation, at }) => {
             stands(allocation, format!("runs on @ since {}", at.0))
         }
-        Event::AllocationStopping(AllocationStopping { allocation }) => {
+        Event::AllocationStopping(AllocationStopping { allocation, .. }) => {
             stands(allocation, "stops on @".to_owned())
         }
         Event::AllocationRequeued(AllocationRequeued {

@@ -315,3 +315,102 @@ async fn cordons_and_taints_keep_off() -> Outcome {
     suite.close().await;
     Ok(())
 }
+
+/// Bounds of time hold by the cell's clock, and are told with their causes.
+#[tokio::test]
+async fn what_is_not_placed_expires_and_a_run_ends_at_its_limit() -> Outcome {
+    let suite = Suite::start().await;
+    let tenant = suite.tenant("tenant-a").await;
+    let mut agent = suite.node_with("n1", n(None)).await;
+    let waits = Submit {
+        cpu_milli: 64_000,
+        ttl_ms: 300,
+        ..s()
+    };
+    let runs = Submit {
+        time_limit_ms: 500,
+        retries: 3,
+        ..s()
+    };
+    let waits = submit(&tenant, 1, &waits).await.remove(0).allocation_id;
+    let runs = submit(&tenant, 1, &runs).await.remove(0).allocation_id;
+    let assigned = agent.assignment(&runs, false).await;
+    agent
+        .report(&runs, RunPhase::Started, assigned.placed_ms)
+        .await;
+    let stop = agent.assignment(&runs, true).await;
+    assert_eq!(stop.stop_by_ms, 0, "the agent's own grace");
+    agent
+        .report(&runs, RunPhase::Failed, stop.placed_ms + 600)
+        .await;
+    let is_over = |kind: &Kind| matches!(kind, Kind::Ended(end) if end.started_ms > 0);
+    let events = feed_until(&tenant, is_over).await;
+    let of = |allocation: &str| -> Vec<EndCause> {
+        let of = events
+            .iter()
+            .filter(|event| event.allocation_id == *allocation);
+        let causes = of.filter_map(|event| match &event.kind {
+            Some(Kind::Ended(end)) => Some(end.cause()),
+            _ => None,
+        });
+        causes.collect()
+    };
+    assert_eq!(of(&waits), [EndCause::Expired]);
+    assert_eq!(of(&runs), [EndCause::TimeLimit]);
+    let told = |event: &client::TenantEvent| matches!(&event.kind, Some(Kind::Stopping(told)) if told.time_limit);
+    assert_eq!(events.iter().filter(|event| told(event)).count(), 1);
+    for (allocation, cause) in [(&waits, EndCause::Expired), (&runs, EndCause::TimeLimit)] {
+        let last = events.last().expect("an event").lsn;
+        let view = tenant.allocation(allocation, last).await?;
+        assert_eq!(view.end_cause(), cause, "{view:?}");
+    }
+    suite.assert_verified().await;
+    suite.close().await;
+    Ok(())
+}
+
+/// Who starts after others may stand in one message with them: it names their operations.
+#[tokio::test]
+async fn a_dependency_names_an_operation_of_the_same_message() -> Outcome {
+    let suite = Suite::start().await;
+    let tenant = suite.tenant("tenant-a").await;
+    let mut agent = suite.node_with("n1", n(None)).await;
+    let after = |operation_id: &str| Submit {
+        depends_on: vec![client::DependencyRequest {
+            success: true,
+            operation_id: operation_id.to_owned(),
+            ..client::DependencyRequest::default()
+        }],
+        ..s()
+    };
+    let all = tenant
+        .submit_all([
+            ("first".to_owned(), s()),
+            ("second".to_owned(), after("first")),
+            ("lost".to_owned(), after("nobody")),
+        ])
+        .await;
+    let ids: Vec<Option<String>> = all
+        .iter()
+        .map(|(_, done)| done.as_ref().ok().map(|done| done.allocation_id.clone()))
+        .collect();
+    let [Some(first), Some(second), None] = &ids[..] else {
+        panic!("{all:?}");
+    };
+    let waits = all[1].1.as_ref().expect("accepted").clone();
+    assert_eq!(
+        reasons(&[waits]),
+        BTreeSet::from([WaitingReason::Dependency])
+    );
+    let assigned = agent.assignment(first, false).await;
+    agent
+        .report(first, RunPhase::Started, assigned.placed_ms)
+        .await;
+    agent
+        .report(first, RunPhase::FinishedOk, assigned.placed_ms + 1)
+        .await;
+    agent.assignment(second, false).await;
+    suite.assert_verified().await;
+    suite.close().await;
+    Ok(())
+}

@@ -312,7 +312,8 @@ impl Feed {
                 self.tell(at, fact.allocation, started, out);
             }
             Life::AllocationStopping(fact) => {
-                self.tell(at, fact.allocation, FeedKind::Stopping, out);
+                let time_limit = fact.time_limit;
+                self.tell(at, fact.allocation, FeedKind::Stopping { time_limit }, out);
             }
             // By whom is not told: it may be another tenant's.
             Life::AllocationPreempted(fact) => {

@@ -154,7 +154,7 @@ fn item(tenant: &str, job_set: &str, lsn: u64, index: u32) -> FeedItem {
         job_set: token(job_set),
         allocation: Some(AllocationNo(lsn)),
         name: None,
-        kind: FeedKind::Stopping,
+        kind: FeedKind::Stopping { time_limit: false },
         reply_to: Vec::new(),
         in_feed: true,
     }

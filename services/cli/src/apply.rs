@@ -125,15 +125,8 @@ impl Files {
     }
 }
 
-/// All of them, of which the last line is the failure.
 fn faulty(faults: &[String]) -> Failure {
-    match faults {
-        [fault] => Failure::usage(fault.as_str()),
-        all => {
-            all.iter().for_each(|fault| note!("{fault}"));
-            Failure::usage(format!("{} faults: nothing was changed", all.len()))
-        }
-    }
+    Failure::faulty(faults, "nothing was changed")
 }
 
 impl Plan {

@@ -173,6 +173,17 @@ impl Failure {
         Self { class, error }
     }
 
+    /// What is wrong with a file. Of several faults the last line counts them.
+    pub fn faulty(faults: &[String], so: &str) -> Self {
+        match faults {
+            [fault] => Self::usage(fault.as_str()),
+            all => {
+                all.iter().for_each(|fault| note!("{fault}"));
+                Self::usage(format!("{} faults: {so}", all.len()))
+            }
+        }
+    }
+
     /// Something was done before it, so that nobody takes it for a command that did nothing. What is perhaps done stays so, and
     /// whoever has seen enough has.
     pub fn afterwards(self) -> Self {

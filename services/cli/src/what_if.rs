@@ -6,7 +6,7 @@ mod text;
 
 use crate::{
     Failure,
-    context::Context,
+    context::{Context, Whose},
     operate,
     print::{Output, Page},
     submit,
@@ -64,7 +64,9 @@ enum Asked {
 #[derive(Args)]
 struct Submits {
     #[command(flatten)]
-    request: submit::Submit,
+    whose: Whose,
+    #[command(flatten)]
+    task: submit::Task,
     /// Ask for this many of the same, as for all members of a gang.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     count: u16,
@@ -88,7 +90,7 @@ struct RemoveNode {
 impl WhatIf {
     pub async fn run(mut self, context: &Context) -> Result<(), Failure> {
         if let Asked::Submit(submit) = &mut self.asked {
-            let whose = &mut submit.request.whose;
+            let whose = &mut submit.whose;
             let tenant = context.tenant_name(whose.tenant.as_deref())?;
             whose.tenant = Some(tenant.to_string());
         }
@@ -148,9 +150,9 @@ impl Asked {
             Self::Reserve(flags) => by_operator(Verb::SetReservation(flags.request())),
             Self::Unreserve(flags) => by_operator(Verb::SetReservation(flags.request())),
             Self::Submit(submit) => Request {
-                sender: submit.request.whose.tenant.clone().unwrap_or_default(),
+                sender: submit.whose.tenant.clone().unwrap_or_default(),
                 count: submit.count,
-                verb: Verb::Submit(submit.request.request()),
+                verb: Verb::Submit(submit.task.request()),
             },
             Self::AddNodes(_) | Self::RemoveNode(_) => return None,
         })

@@ -269,6 +269,10 @@ pub enum EndCause {
     Preempted = 6,
     /// Something it depends on ended otherwise than it had to.
     DependencyFailed = 7,
+    /// It was not placed in time.
+    Expired = 8,
+    /// Its run was stopped because it had gone on for as long as it may.
+    TimeLimit = 9,
 }
 
 impl EndCause {
@@ -281,7 +285,14 @@ impl EndCause {
             Self::RejectedByNode => "rejected_by_node",
             Self::Preempted => "preempted",
             Self::DependencyFailed => "dependency_failed",
+            Self::Expired => "expired",
+            Self::TimeLimit => "time_limit",
         }
+    }
+
+    /// Only what has bounds of its time ends so.
+    pub fn is_of_a_bound(self) -> bool {
+        matches!(self, Self::Expired | Self::TimeLimit)
     }
 }
 

@@ -174,6 +174,9 @@ macro_rules! facts {
                     Self::TenantSet(set) if set.change.closed => Level::CLOSING,
                     Self::QueueSet(set) if set.change.closed => Level::CLOSING,
                     Self::PriorityClassSet(set) if set.change.closed => Level::CLOSING,
+                    Self::AllocationRequested(fact) if fact.spec.is_bounded() => Level::TIME_BOUNDS,
+                    Self::AllocationStopping(fact) if fact.time_limit => Level::TIME_BOUNDS,
+                    Self::AllocationEnded(fact) if fact.cause.is_of_a_bound() => Level::TIME_BOUNDS,
                     Self::AllocationRequested(fact) if fact.spec.prefers() => Level::NODE_RULES,
                     fact => fact.kind().since(),
                 }
@@ -361,7 +364,10 @@ mod tests {
     fn inputs_are_the_facts_that_they_name() {
         let allocation = AllocationNo(7);
         let released = Event::from(QuotaReleased { allocation });
-        let stopping = Event::from(AllocationStopping { allocation });
+        let stopping = Event::from(AllocationStopping {
+            allocation,
+            time_limit: false,
+        });
         let named = |event| match More::of(event) {
             Some(More::Some2(Some2::AllocationPlaced(fact))) => Some(fact.allocation),
             Some(More::Some2(Some2::QuotaReleased(fact))) => Some(fact.allocation),

@@ -20,9 +20,11 @@ impl Level {
     pub const NODE_RULES: Self = Self(6);
     /// From here on tenants, queues and priority classes may be closed.
     pub const CLOSING: Self = Self(8);
+    /// From here on an allocation may have bounds of its time.
+    pub const TIME_BOUNDS: Self = Self(8);
     /// The newest that this build knows: it reads all facts up to this level.
     pub const KNOWN: Self = {
-        let (mut newest, mut i) = (Self::CLOSING, 0);
+        let (mut newest, mut i) = (Self::TIME_BOUNDS, 0);
         while i < EventKind::ALL.len() {
             let since = EventKind::ALL[i].since();
             if since.0 > newest.0 {
@@ -59,12 +61,13 @@ mod tests {
         for kind in EventKind::ALL {
             *facts.entry(kind.since().0).or_default() += 1;
         }
-        for level in [
+        let of_fields = [
             Level::COLUMNS,
             Level::SCOPED_RATES,
             Level::NODE_RULES,
-            Level::CLOSING,
-        ] {
+            Level::TIME_BOUNDS,
+        ];
+        for level in of_fields {
             facts.entry(level.0).or_default();
         }
         let levels: Vec<u32> = facts.keys().copied().collect();

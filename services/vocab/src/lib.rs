@@ -56,7 +56,7 @@ pub use scheduling::{
 pub use shared::Shared;
 pub use spec::{
     AllocationSpec, Dependency, Gang, GpuRequest, QosClass, ResourceKey, ResourceKind, Restart,
-    RunLimits,
+    RunLimits, TimeBounds,
 };
 pub use time::{DAY_MS, HOUR_MS, Millis, Month};
 pub use token::{BadToken, Token};

@@ -78,11 +78,10 @@ pub enum Stage {
 /// Why an allocation has to leave its node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Stop {
-    Cancelled,
+    /// Cancelled, or its run has gone on for as long as it may: it is not queued again.
+    ForGood,
     /// `told` once `AllocationStopping` has followed.
-    Preempted {
-        told: bool,
-    },
+    Preempted { told: bool },
 }
 
 impl Stage {
@@ -166,7 +165,7 @@ impl Stage {
                 return Some(Self::Held { started, stop });
             }
             (LifeFact::AllocationPreempted(_), None) => Stop::Preempted { told: false },
-            (LifeFact::AllocationStopping(_), None) => Stop::Cancelled,
+            (LifeFact::AllocationStopping(_), None) => Stop::ForGood,
             (LifeFact::AllocationStopping(_), Some(Stop::Preempted { told: false })) => {
                 Stop::Preempted { told: true }
             }
@@ -241,7 +240,11 @@ mod tests {
             }
             .into(),
             "started" => AllocationStarted { allocation, at }.into(),
-            "stopping" => AllocationStopping { allocation }.into(),
+            "stopping" => AllocationStopping {
+                allocation,
+                time_limit: false,
+            }
+            .into(),
             "preempted" => AllocationPreempted {
                 allocation,
                 cause: PreemptionCause::Priority,
@@ -363,7 +366,7 @@ mod tests {
             Stage::Nominated,
             held(false, None),
             held(true, None),
-            held(true, Some(Stop::Cancelled)),
+            held(true, Some(Stop::ForGood)),
             Stage::Ended,
             Stage::Denied,
         ];

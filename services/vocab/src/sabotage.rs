@@ -65,6 +65,10 @@ pub enum Bug {
     LevelIgnored,
     /// Places on nodes of which nothing was heard for a while.
     SuspectIgnored,
+    /// Lets what was not placed in time wait on.
+    TtlIgnored,
+    /// Lets a run go on for longer than it may.
+    TimeLimitIgnored,
     /// Forgets what a node holds beyond what it has when something of it is given back.
     DebtForgotten,
 }

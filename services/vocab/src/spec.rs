@@ -74,6 +74,19 @@ pub struct AllocationSpec {
     /// Nothing is decided by it either.
     #[wire(21)]
     pub work: Option<Arc<Work>>,
+    #[wire(flatten(ttl_ms = 22, time_limit_ms = 23))]
+    pub bounds: TimeBounds,
+}
+
+/// Bounds of an allocation's time; 0: none.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct TimeBounds {
+    /// It ends if it has not been placed so long after its request. Once it was placed, it counts no more.
+    pub ttl_ms: u64,
+    /// A run that has gone on for so long since its start is stopped, and ends for good.
+    pub time_limit_ms: u64,
 }
 
 /// Amounts that a run may take beyond what it asks for; 0: no more than that.
@@ -186,6 +199,7 @@ impl AllocationSpec {
             limits: RunLimits::default(),
             labels: Vec::new(),
             work: None,
+            bounds: TimeBounds::default(),
         }
     }
 
@@ -196,6 +210,18 @@ impl AllocationSpec {
             team: self.team.clone(),
             namespace: self.namespace.clone(),
         }
+    }
+
+    /// For how long a run goes on at the most, as far as that is known: no longer than it may. 0: not known.
+    pub fn estimate_ms(&self) -> u64 {
+        match (self.run_time_ms, self.bounds.time_limit_ms) {
+            (0, bound) | (bound, 0) => bound,
+            (believed, bound) => believed.min(bound),
+        }
+    }
+
+    pub fn is_bounded(&self) -> bool {
+        self.bounds != TimeBounds::default()
     }
 
     /// Whether it goes to some nodes rather than to others.

@@ -343,7 +343,7 @@ impl Cell {
                     self.starting.push(*allocation);
                     self.placed += 1;
                 }
-                Event::AllocationStopping(AllocationStopping { allocation }) => {
+                Event::AllocationStopping(AllocationStopping { allocation, .. }) => {
                     self.stopping.push(*allocation);
                     self.preempted += 1;
                 }

@@ -81,7 +81,7 @@ impl Ledger {
             Event::AllocationStarted(AllocationStarted { allocation, .. }) => {
                 self.tell(at, *allocation, "started")
             }
-            Event::AllocationStopping(AllocationStopping { allocation }) => {
+            Event::AllocationStopping(AllocationStopping { allocation, .. }) => {
                 self.tell(at, *allocation, "stopping")
             }
             Event::AllocationPreempted(AllocationPreempted { allocation, .. }) => {

@@ -7,6 +7,7 @@
 mod allocations;
 mod asked;
 mod chain;
+mod deadlines;
 mod demand;
 mod fit;
 mod gangs;
@@ -82,6 +83,8 @@ pub enum Invariant {
     Isolation = 16,
     /// No fact is written before the cell is at its feature level.
     Level = 17,
+    /// Nothing waits for longer than its time to live, and no run goes on beyond its time limit and what stopping takes.
+    Deadline = 18,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -300,10 +303,12 @@ impl Checker {
                 Kind::NodeRegistered(e) => e.capacity.as_ref().is_some_and(|it| {
                     it.max_runs > 0 || it.taints.iter().any(|taint| taint.effect != 0)
                 }),
-                Kind::AllocationRequested(e) => {
-                    let rules = e.spec.as_ref().and_then(|spec| spec.rules.as_ref());
-                    rules.is_some_and(|rules| !rules.preferred.is_empty())
-                }
+                Kind::AllocationRequested(e) => e.spec.as_ref().is_some_and(|spec| {
+                    let rules = spec.rules.as_ref();
+                    let prefers = rules.is_some_and(|rules| !rules.preferred.is_empty());
+                    prefers || spec.ttl_ms > 0 || spec.time_limit_ms > 0
+                }),
+                Kind::AllocationStopping(e) => e.time_limit,
                 Kind::RateSet(e) => e.change.as_ref().is_some_and(|rate| {
                     [
                         &rate.tenant,

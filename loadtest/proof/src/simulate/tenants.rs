@@ -373,6 +373,7 @@ impl Tenants {
         let dependency = |allocation_id| DependencyRequest {
             allocation_id,
             success: random.chance(500),
+            operation_id: String::new(),
         };
         targets.into_iter().map(dependency).collect()
     }

@@ -417,6 +417,8 @@ fn cause_name(cause: EndCause) -> &'static str {
         EndCause::RejectedByNode => "rejected_by_node",
         EndCause::Preempted => "preempted",
         EndCause::DependencyFailed => "dependency_failed",
+        EndCause::Expired => "expired",
+        EndCause::TimeLimit => "time_limit",
     }
 }
 

@@ -34,4 +34,15 @@ impl Admission {
             .and_then(|no| Some((no, self.allocations.get(no)?)));
         Ok(found.filter(|(_, owned)| owned.tenant == *tenant))
     }
+
+    /// The tenant's own allocation that it has asked for by this operation.
+    pub(super) fn find_asked(
+        &self,
+        tenant: &Token,
+        operation_id: &str,
+    ) -> Option<(AllocationNo, &Owned)> {
+        let no = AllocationNo(self.operations.original(tenant, operation_id)?.0);
+        let owned = self.allocations.get(no)?;
+        (owned.tenant == *tenant).then_some((no, owned))
+    }
 }

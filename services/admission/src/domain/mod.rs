@@ -509,9 +509,10 @@ fn ran(cause: EndCause) -> bool {
         | EndCause::Failed
         | EndCause::NodeLost
         | EndCause::RejectedByNode
-        | EndCause::Preempted => true,
+        | EndCause::Preempted
+        | EndCause::TimeLimit => true,
         // What waited may have been cancelled.
-        EndCause::Cancelled | EndCause::DependencyFailed => false,
+        EndCause::Cancelled | EndCause::DependencyFailed | EndCause::Expired => false,
     }
 }
 

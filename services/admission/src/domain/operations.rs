@@ -83,6 +83,11 @@ impl Operations {
         self.forgotten
     }
 
+    /// The event that took up the tenant's operation of this id.
+    pub fn original(&self, tenant: &Token, id: &str) -> Option<EventNo> {
+        Some(self.tables.get(tenant)?.get(id)?.original)
+    }
+
     /// What is known of an operation id that was seen before. In a later slot, what its window is over for is not known
     /// any more, though it is forgotten only once something is recorded in that slot.
     pub fn known(&self, operation: &Operation, later: Option<(Slot, Slot)>) -> Option<Known> {

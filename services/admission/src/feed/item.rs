@@ -49,7 +49,9 @@ pub enum FeedKind {
     Started {
         at: Millis,
     },
-    Stopping,
+    Stopping {
+        time_limit: bool,
+    },
     Ended {
         cause: EndCause,
         /// Of the last run.

@@ -99,7 +99,10 @@ fn event(step: &str, now: Millis) -> Event {
             by: Some(AllocationNo(2)),
             grace_until: now.plus(100),
         }),
-        "stopping" => Event::AllocationStopping(AllocationStopping { allocation }),
+        "stopping" => Event::AllocationStopping(AllocationStopping {
+            allocation,
+            time_limit: true,
+        }),
         "requeued" => Event::AllocationRequeued(AllocationRequeued {
             allocation,
             cause: EndCause::Preempted,
@@ -127,7 +130,10 @@ fn words(item: &FeedItem) -> String {
         FeedKind::Placed { .. } => "placed".into(),
         FeedKind::Waiting(waiting) => waiting_words(waiting),
         FeedKind::Started { at } => format!("started @{}", at.0),
-        FeedKind::Stopping => "stopping".into(),
+        FeedKind::Stopping { time_limit } => format!(
+            "stopping{}",
+            if time_limit { " at its time limit" } else { "" }
+        ),
         FeedKind::Ended { started, at, .. } => {
             format!("ended {}..{}", started.map_or(0, |at| at.0), at.0)
         }

@@ -101,7 +101,7 @@ fn told(kind: &FeedKind, cell: CellNo, out: &mut Row) -> Millis {
             out.message(13, |_| ());
             return *at;
         }
-        FeedKind::Stopping => out.message(14, |_| ()),
+        FeedKind::Stopping { time_limit } => out.message(14, |out| field(time_limit, 1, out)),
         FeedKind::Ended {
             cause,
             started,

@@ -81,10 +81,13 @@ fn a_submit_is_read_as_it_was_written() {
         depends_on: vec![v1::DependencyRequest {
             allocation_id: "x".into(),
             success: true,
+            operation_id: "o".into(),
         }],
         retries: -3,
         never_requeue: true,
         run_time_ms: -4,
+        ttl_ms: -5,
+        time_limit_ms: -6,
         ..Default::default()
     };
     let Verb::Submit(request) = read(request::Verb::Submit(written)) else {
@@ -115,12 +118,14 @@ fn a_submit_is_read_as_it_was_written() {
     let dependency = DependencyRequest {
         allocation_id: "x".into(),
         success: true,
+        operation_id: "o".into(),
     };
     assert_eq!(request.depends_on, [dependency]);
     assert_eq!(
         (request.retries, request.never_requeue, request.run_time_ms),
         (-3, true, -4)
     );
+    assert_eq!((request.ttl_ms, request.time_limit_ms), (-5, -6));
 }
 
 #[test]
@@ -339,7 +344,12 @@ fn what_is_told_is_written_as_the_contract_has_it() {
     );
     let (cause, at) = (EndCause::Failed, Millis(9));
     check(FeedKind::Started { at }, 9, Kind::Started(v1::Started {}));
-    check(FeedKind::Stopping, 0, Kind::Stopping(v1::Stopping {}));
+    let time_limit = true;
+    check(
+        FeedKind::Stopping { time_limit },
+        0,
+        Kind::Stopping(v1::Stopping { time_limit }),
+    );
     let started = Some(Millis(8));
     let exit = RunExit {
         code: 0,

@@ -60,6 +60,8 @@ pub fn ended(cause: EndCause) -> &'static str {
         EndCause::RejectedByNode => "its node rejected it",
         EndCause::Preempted => "it was preempted",
         EndCause::DependencyFailed => "something that it depends on did not end as it had to",
+        EndCause::Expired => "it had not been placed within its time to live",
+        EndCause::TimeLimit => "its run had reached its time limit",
     }
 }
 

@@ -143,6 +143,22 @@ pub fn meant<'a>(said: &str, known: impl IntoIterator<Item = &'a str>) -> Option
         .map(|(_, name)| name)
 }
 
+/// Whether all fields are of these names.
+pub fn known<S: AsRef<str>>(fields: &Fields, names: &[S]) -> Result<(), Wrong> {
+    let names = || names.iter().map(AsRef::as_ref);
+    let Some(name) = (fields.keys()).find(|name| !names().any(|known| known == *name)) else {
+        return Ok(());
+    };
+    let why = match meant(name, names()) {
+        Some(meant) => format!("there is no such field; did you mean {meant}?"),
+        None => {
+            let names: Vec<&str> = names().collect();
+            format!("there is no such field; fields are {}", names.join(", "))
+        }
+    };
+    Err(Wrong::new(name, why))
+}
+
 /// The fields of a struct, as its `Deserialize` names them.
 pub fn names<T: DeserializeOwned>() -> &'static [&'static str] {
     match T::deserialize(Names) {

@@ -18,7 +18,8 @@ mod tenant;
 mod tests;
 mod units;
 
-pub use fields::text;
+pub use fields::{Fields, Wrong, known, text};
 pub use kind::{Kind, Setting, expecting};
 pub use plan::{Action, Difference, Plan, Send, Standing, Step, plan, rank};
-pub use read::{Document, read};
+pub use read::{Document, Place, gathered, read, written};
+pub use units::text_of;

@@ -22,10 +22,10 @@ pub struct Document {
 
 /// Where something stands.
 #[derive(Debug, Clone)]
-struct Place {
+pub struct Place {
     file: String,
     /// Its number in the file, from 1 on.
-    number: usize,
+    pub number: usize,
     line: u64,
     lines: BTreeMap<String, u64>,
 }
@@ -38,12 +38,17 @@ impl Document {
 
     /// For people.
     pub fn title(&self) -> String {
-        format!("document {} of {}", self.place.number, self.place.file)
+        self.place.title()
     }
 }
 
 impl Place {
-    fn fault(&self, kind: Option<Kind>, wrong: &Wrong) -> String {
+    /// For people.
+    pub fn title(&self) -> String {
+        format!("document {} of {}", self.number, self.file)
+    }
+
+    pub fn fault(&self, kind: Option<Kind>, wrong: &Wrong) -> String {
         let name = wrong.field.split(['.', '[']).next().unwrap_or_default();
         let line = self.lines.get(name).unwrap_or(&self.line);
         let (file, number) = (&self.file, self.number);
@@ -61,43 +66,83 @@ impl Place {
 
 /// All settings of a file, or what is wrong with it.
 pub fn read(file: &str, text: &str) -> Result<Vec<Document>, Vec<String>> {
-    // A node may be called n, which is no.
-    let options = serde_saphyr::options! { strict_booleans: true };
-    let parts: Vec<Spanned<Part>> = serde_saphyr::from_multiple_with_options(text, options)
-        .map_err(|error| {
-            let line = error.location().map_or(0, |location| location.line());
-            let error = error.without_snippet().to_string();
-            vec![format!("{file}:{line}: {error}")]
-        })?;
-    let all = parts.into_iter().flat_map(|part| {
-        let line = part.referenced.line();
-        match part.value {
-            Part::One(written) => vec![(line, written)],
-            Part::Many(all) => all
-                .into_iter()
-                .map(|one| (one.referenced.line(), one.value))
-                .collect(),
+    let all = written(file, text)?.into_iter();
+    gathered(all.map(|(fields, place)| Document::of(fields, place)))
+}
+
+/// All of them, or all faults.
+pub fn gathered<T>(all: impl Iterator<Item = Result<T, String>>) -> Result<Vec<T>, Vec<String>> {
+    let (mut good, mut faults) = (Vec::new(), Vec::new());
+    for one in all {
+        match one {
+            Ok(one) => good.push(one),
+            Err(fault) => faults.push(fault),
         }
-    });
-    let (mut documents, mut faults) = (Vec::new(), Vec::new());
-    for (no, (line, written)) in all.enumerate() {
-        let Written { fields, lines } = written;
-        let (file, number) = (file.to_owned(), no + 1);
+    }
+    match faults.is_empty() {
+        true => Ok(good),
+        false => Err(faults),
+    }
+}
+
+/// The fields of each document of a file, and where they stand, or what is wrong with it. A file whose lines are all objects of JSON
+/// has a document in each.
+pub fn written(file: &str, text: &str) -> Result<Vec<(Fields, Place)>, Vec<String>> {
+    let is_object = |line: &str| line.starts_with('{') && line.ends_with('}');
+    let lines = || text.lines().map(str::trim);
+    let filled = || lines().filter(|line| !line.is_empty());
+    let documents = match filled().next().is_some() && filled().all(is_object) {
+        true => {
+            let numbered = lines().zip(0..).filter(|(line, _)| !line.is_empty());
+            let read = numbered.map(|(line, before)| mappings(file, line, before));
+            let all: Vec<_> = gathered(read)?;
+            all.into_iter().flatten().collect()
+        }
+        false => mappings(file, text, 0).map_err(|fault| vec![fault])?,
+    };
+    let placed = documents.into_iter().zip(1..);
+    let placed = placed.map(|((line, Written { fields, lines }), number)| {
+        let file = file.to_owned();
         let place = Place {
             file,
             number,
             line,
             lines,
         };
-        match Document::of(fields, place) {
-            Ok(document) => documents.push(document),
-            Err(fault) => faults.push(fault),
+        (fields, place)
+    });
+    Ok(placed.collect())
+}
+
+/// The mappings of some YAML that stands behind so many lines of the file, and the lines where they begin.
+fn mappings(file: &str, text: &str, before: u64) -> Result<Vec<(u64, Written)>, String> {
+    // A node may be called n, which is no.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let parts: Vec<Spanned<Part>> = serde_saphyr::from_multiple_with_options(text, options)
+        .map_err(|error| {
+            let line = error.location().map_or(0, |location| location.line()) + before;
+            let error = error.without_snippet().to_string();
+            format!("{file}:{line}: {error}")
+        })?;
+    let mut all = Vec::new();
+    for part in parts {
+        match part.value {
+            Part::One(written) => all.push((part.referenced.line(), written)),
+            Part::Many(many) => {
+                all.extend(
+                    many.into_iter()
+                        .map(|one| (one.referenced.line(), one.value)),
+                );
+            }
         }
     }
-    match faults.is_empty() {
-        true => Ok(documents),
-        false => Err(faults),
+    for (line, written) in &mut all {
+        *line += before;
+        for line in written.lines.values_mut() {
+            *line += before;
+        }
     }
+    Ok(all)
 }
 
 impl Document {
@@ -124,13 +169,8 @@ impl Document {
                 );
             }
         };
-        let known = kind.field_names();
-        if let Some(name) = fields.keys().find(|name| !known.contains(&name.as_str())) {
-            let why = match fields::meant(name, known.iter().copied()) {
-                Some(meant) => format!("there is no such field; did you mean {meant}?"),
-                None => format!("there is no such field; fields are {}", known.join(", ")),
-            };
-            return fault(Some(kind), name, why);
+        if let Err(wrong) = fields::known(&fields, kind.field_names()) {
+            return Err(place.fault(Some(kind), &wrong));
         }
         Ok(Self {
             kind,
@@ -170,7 +210,7 @@ impl<'de> Deserialize<'de> for Written {
         impl<'de> Visitor<'de> for Mapping {
             type Value = Written;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a setting: its kind and its fields")
+                f.write_str("fields and their values")
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Written, A::Error> {
                 Written::of(map)
@@ -186,7 +226,7 @@ impl<'de> Deserialize<'de> for Part {
         impl<'de> Visitor<'de> for OneOrMany {
             type Value = Part;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a setting or a list of settings")
+                f.write_str("fields and their values, or a list of such")
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Part, A::Error> {
                 Written::of(map).map(Part::One)

@@ -95,7 +95,8 @@ fn price(text: &str) -> Result<i64, String> {
 /// What a binary fraction holds of any decimal number.
 const DIGITS_MAX: usize = 15;
 
-fn text_of(value: &Value) -> Result<String, String> {
+/// A text, or a number as it is written.
+pub fn text_of(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),
         Value::Number(number) => match number.as_f64() {

@@ -3,7 +3,7 @@
 use clap::Args;
 use schemas::v1;
 
-#[derive(Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Gang {
     /// The gang that it is a member of; each member is a submit of its own.
     #[arg(long, value_name = "NAME", requires = "gang_size")]

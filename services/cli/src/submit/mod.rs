@@ -1,6 +1,9 @@
 //! Asking for an allocation.
 
+mod array;
+mod file;
 mod gang;
+mod many;
 mod place;
 mod work;
 
@@ -16,12 +19,35 @@ use crate::{
 };
 use clap::{Args, ValueEnum};
 use schemas::v1::{self, submitted};
-use std::process::ExitCode;
+use std::{fs, io, process::ExitCode};
 
 #[derive(Args)]
 pub struct Submit {
     #[command(flatten)]
     pub whose: Whose,
+    #[command(flatten)]
+    task: Task,
+    /// Ask for all that a file asks for: documents of YAML, or lines of JSON, whose fields are the flags of this command without the
+    /// dashes and with _ for -; - is the standard input. A document may name others in `after` and `after_success`.
+    #[arg(long, short = 'F', value_name = "FILE", conflicts_with_all = ["Task", "Place", "Gang", "Work", "array", "follow", "wait"])]
+    file: Option<String>,
+    /// Ask for one allocation for each index: 0-999, 0-999:2 or 1,3,5-7. The index is the end of the name, and its command finds it in
+    /// APPORTION_ARRAY_INDEX. Each is an operation of its own.
+    #[arg(long, value_name = "INDEXES", conflicts_with_all = ["follow", "wait"])]
+    array: Option<array::Indexes>,
+    /// Show what it writes until it has ended, and end with the exit code of its command.
+    #[arg(long, short, conflicts_with = "wait")]
+    follow: bool,
+    /// Until when to wait, no longer than --deadline: with `ended`, it ends with the exit code of the run's command.
+    #[arg(long, value_enum, default_value_t)]
+    wait: Wait,
+    #[command(flatten)]
+    sending: Sending,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Args)]
+pub struct Task {
     /// Cores (4, 0.5) or millicores (500m); without it the tenant's default.
     #[arg(long, default_value = "0", value_parser = amount::cpu_milli)]
     cpu: i64,
@@ -86,17 +112,17 @@ pub struct Submit {
     /// How long it will run at the most (90s, 10m, 2h); helps to find it a place, and is no limit.
     #[arg(long, default_value = "0s", value_parser = amount::duration_ms)]
     run_time: i64,
+    /// Give up if it has not been placed so long after it was accepted (90s, 10m, 2h): it ends as expired. It counts to the first
+    /// place; what is queued again after that waits on. Without it, it waits for as long as it takes.
+    #[arg(long, value_name = "DURATION", default_value = "0s", hide_default_value = true, value_parser = amount::duration_ms)]
+    ttl: i64,
+    /// Stop a run that has gone on for so long since its start (90s, 10m, 2h), with the grace of a cancel; it is not queued again.
+    /// Without it, a run goes on for as long as it takes.
+    #[arg(long, value_name = "DURATION", default_value = "0s", hide_default_value = true, value_parser = amount::duration_ms)]
+    time_limit: i64,
     /// The tenant's own words about it, as NAME=VALUE; may be repeated.
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
     labels: Vec<v1::Label>,
-    /// Show what it writes until it has ended, and end with the exit code of its command.
-    #[arg(long, short, conflicts_with = "wait")]
-    follow: bool,
-    /// Until when to wait, no longer than --deadline: with `ended`, it ends with the exit code of the run's command.
-    #[arg(long, value_enum, default_value_t)]
-    wait: Wait,
-    #[command(flatten)]
-    sending: Sending,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -132,6 +158,7 @@ pub(crate) fn label(text: &str) -> Result<v1::Label, String> {
 
 impl Submit {
     pub async fn run(mut self, context: &Context) -> Result<ExitCode, Failure> {
+        let of_file = self.of_file()?;
         let client = self
             .sending
             .tenant(context, self.whose.tenant.as_deref())
@@ -144,10 +171,23 @@ impl Submit {
             (false, Wait::Ended) => Some((Until::Ended, "end")),
         };
         let follows = self.follow;
-        for name in self.after.iter_mut().chain(&mut self.after_success) {
+        let task = &mut self.task;
+        for name in task.after.iter_mut().chain(&mut task.after_success) {
             *name = names::allocation(&client, name).await?;
         }
-        let submitted = client.submit(self.request(), sending.id()).await?;
+        let many = match (of_file, &self.array) {
+            (Some(all), _) => Some(all),
+            (None, Some(indexes)) => {
+                let all = indexes.of(&self.task.clone().request());
+                Some(self.ready(all)?)
+            }
+            (None, None) => None,
+        };
+        if let Some(all) = many {
+            many::send(&client, all, &sending).await?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let submitted = client.submit(self.task.request(), sending.id()).await?;
         let id = &submitted.allocation_id;
         if !follows {
             say!("{id} {}", state(&submitted));
@@ -161,12 +201,40 @@ impl Submit {
         }
     }
 
+    /// All that its file asks for, if there is one.
+    fn of_file(&self) -> Result<Option<Vec<many::Ready>>, Failure> {
+        let Some(file) = &self.file else {
+            return Ok(None);
+        };
+        let text = match file.as_str() {
+            "-" => io::read_to_string(io::stdin()),
+            file => fs::read_to_string(file),
+        };
+        let text = text.map_err(|error| Failure::usage(format!("{file}: {error}")))?;
+        let all = file::read(file, &text).map_err(|faults| faulty(&faults))?;
+        match all.is_empty() {
+            true => Err(Failure::usage(format!("nothing is asked for in {file}"))),
+            false => self.ready(all).map(Some),
+        }
+    }
+
+    fn ready(&self, all: Vec<many::Asked>) -> Result<Vec<many::Ready>, Failure> {
+        many::ready(all, &self.sending.base()).map_err(|faults| faulty(&faults))
+    }
+}
+
+fn faulty(faults: &[String]) -> Failure {
+    Failure::faulty(faults, "nothing was sent")
+}
+
+impl Task {
     /// What is given on the command line; the inbox checks it.
     pub fn request(self) -> v1::Submit {
         let dependency = |success| {
             move |allocation_id| v1::DependencyRequest {
                 allocation_id,
                 success,
+                operation_id: String::new(),
             }
         };
         let (team, namespace) = match self.account.split_once('/') {
@@ -200,6 +268,8 @@ impl Submit {
             best_effort: self.best_effort,
             labels: self.labels,
             work: self.work.request(),
+            ttl_ms: self.ttl,
+            time_limit_ms: self.time_limit,
         }
     }
 }
@@ -274,7 +344,7 @@ mod tests {
     fn request(flags: &str) -> Result<v1::Submit, String> {
         let line = format!("submit --tenant t --cpu 1 --memory 1GiB {flags}");
         match Line::try_parse_from(line.split_whitespace()) {
-            Ok(line) => Ok(line.submit.request()),
+            Ok(line) => Ok(line.submit.task.request()),
             Err(error) => Err(error.to_string()),
         }
     }
@@ -293,7 +363,7 @@ mod tests {
     fn every_flag_reaches_the_request() {
         let all = request(
             "--queue q --priority-class c --extended fpga=2 --after a --after-success b --retries 3 \
-             --never-requeue --label grant=7 --label model=bert --run-time 10m --account a/b --cpu-limit 2 --memory-limit 2GiB --gang g --gang-size 8 --gang-min 6 --gang-uniform rack",
+             --never-requeue --label grant=7 --label model=bert --run-time 10m --ttl 1h --time-limit 2h --account a/b --cpu-limit 2 --memory-limit 2GiB --gang g --gang-size 8 --gang-min 6 --gang-uniform rack",
         )
         .unwrap();
         assert_eq!(
@@ -321,6 +391,7 @@ mod tests {
             (all.retries, all.never_requeue, all.run_time_ms),
             (3, true, 600_000)
         );
+        assert_eq!((all.ttl_ms, all.time_limit_ms), (3_600_000, 7_200_000));
         assert_eq!((all.team.as_str(), all.namespace.as_str()), ("a", "b"));
         assert_eq!(
             (all.cpu_milli_limit, all.memory_bytes_limit),

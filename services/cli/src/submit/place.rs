@@ -3,7 +3,7 @@
 use clap::Args;
 use schemas::v1::{self, NumaPolicy, Operator};
 
-#[derive(Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Place {
     /// What the node's labels must be like: KEY=V1,V2 KEY!=V1,V2 KEY !KEY; may be repeated, and all must hold.
     #[arg(long = "node-label", value_name = "SELECTOR", value_parser = requirement)]

@@ -4,7 +4,7 @@ use clap::Args;
 use schemas::v1;
 use std::path::PathBuf;
 
-#[derive(Args)]
+#[derive(Debug, Clone, Args)]
 pub struct Work {
     /// A variable of its environment; may be repeated. It is on the ledger, so it is no place for secrets.
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]

@@ -4,12 +4,13 @@ use crate::samples::{operation, token};
 use std::sync::Arc;
 use vocab::fact::{
     AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
-    AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationWaiting, Applied,
-    BudgetSet, CordonSet, JobSetCancelDecided, JobSetCancelRequested, LeaseExpired, LimitsInForce,
-    NodeForgotten, NodeJoined, NodeRegistered, NodeSet, OperationsForgotten, PendingGroupExplained,
-    PriorityClassSet, PriorityDecided, PriorityRequested, QueueSet, QuotaReclaimed, QuotaReserved,
-    QuotaSet, QuotaWaiting, RateSet, ReservationDecided, ReservationSet, ResourceAsked,
-    ResourceDecided, RunReported, SchedulingSet, TaintsSet, TenantSet,
+    AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationStopping,
+    AllocationWaiting, Applied, BudgetSet, CordonSet, JobSetCancelDecided, JobSetCancelRequested,
+    LeaseExpired, LimitsInForce, NodeForgotten, NodeJoined, NodeRegistered, NodeSet,
+    OperationsForgotten, PendingGroupExplained, PriorityClassSet, PriorityDecided,
+    PriorityRequested, QueueSet, QuotaReclaimed, QuotaReserved, QuotaSet, QuotaWaiting, RateSet,
+    ReservationDecided, ReservationSet, ResourceAsked, ResourceDecided, RunReported, SchedulingSet,
+    TaintsSet, TenantSet,
 };
 use vocab::{
     Account, AdminChange, AdvanceReservation, AllocationNo, AllocationSpec, Budget, BudgetOf,
@@ -19,7 +20,8 @@ use vocab::{
     PriorityTarget, QueueOrder, QueueSettings, QuotaFlags, QuotaResource, RateScope, ReclaimFrom,
     Refusal, Requirement, ResourceAnswer, ResourceAsk, ResourceKey, ResourceKind, Restart, Rule,
     RunExit, RunExitReason, RunLimits, RunState, RunUsage, SchedulingPolicy, Spread, Taint,
-    TaintEffect, TenantSettings, Toleration, Topology, Validity, WaitingReason, Work, Zone,
+    TaintEffect, TenantSettings, TimeBounds, Toleration, Topology, Validity, WaitingReason, Work,
+    Zone,
 };
 
 fn requirement(label: &str, operator: Operator, values: &[&str]) -> Requirement {
@@ -517,6 +519,44 @@ pub fn samples() -> Vec<(&'static str, Event)> {
             Event::AllocationEnded(AllocationEnded {
                 allocation,
                 cause: EndCause::DependencyFailed,
+                at: Millis(6),
+                exit: None,
+            }),
+        ),
+        (
+            "allocation_requested_with_bounds",
+            Event::AllocationRequested(AllocationRequested {
+                operation: operation(),
+                spec: AllocationSpec {
+                    bounds: TimeBounds {
+                        ttl_ms: 3_600_000,
+                        time_limit_ms: 7_200_000,
+                    },
+                    ..spec()
+                },
+            }),
+        ),
+        (
+            "allocation_stopping_at_its_time_limit",
+            Event::AllocationStopping(AllocationStopping {
+                allocation,
+                time_limit: true,
+            }),
+        ),
+        (
+            "allocation_ended_expired",
+            Event::AllocationEnded(AllocationEnded {
+                allocation,
+                cause: EndCause::Expired,
+                at: Millis(6),
+                exit: None,
+            }),
+        ),
+        (
+            "allocation_ended_at_its_time_limit",
+            Event::AllocationEnded(AllocationEnded {
+                allocation,
+                cause: EndCause::TimeLimit,
                 at: Millis(6),
                 exit: None,
             }),

@@ -192,7 +192,10 @@ pub fn samples() -> Vec<(&'static str, Event)> {
         ),
         (
             "allocation_stopping",
-            Event::AllocationStopping(AllocationStopping { allocation }),
+            Event::AllocationStopping(AllocationStopping {
+                allocation,
+                time_limit: false,
+            }),
         ),
         (
             "allocation_ended",

@@ -163,7 +163,10 @@ impl Table {
         let allocation = AllocationNo(no);
         self.observe(
             0,
-            Event::AllocationStopping(AllocationStopping { allocation }),
+            Event::AllocationStopping(AllocationStopping {
+                allocation,
+                time_limit: false,
+            }),
         );
     }
 

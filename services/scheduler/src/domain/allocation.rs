@@ -212,6 +212,8 @@ pub enum Stop {
         told: bool,
         cancelled: bool,
     },
+    /// It has gone on for as long as it may.
+    TimeLimit,
 }
 
 impl Binding {
@@ -223,6 +225,11 @@ impl Binding {
 
     pub fn preempted(&self) -> bool {
         matches!(self.stop, Some(Stop::Preempted { .. }))
+    }
+
+    /// What it is stopped for is no reason to queue it again.
+    pub fn stops_for_good(&self) -> bool {
+        self.cancelled() || self.stop == Some(Stop::TimeLimit)
     }
 
     pub fn cancelled(&self) -> bool {

@@ -2,7 +2,7 @@
 
 use super::{
     Scheduler,
-    allocation::{Allocations, Binding, Live, Phase},
+    allocation::{Allocations, Binding, Live, Phase, Stop},
     settings::Settings,
 };
 use crate::domain::Written;
@@ -64,6 +64,7 @@ pub(super) fn decide_reports(state: &mut Scheduler, draft: &mut Draft) {
             RunState::Finished => EndCause::Finished,
             RunState::Failed => EndCause::Failed,
             RunState::Rejected => EndCause::RejectedByNode,
+            RunState::Stopped if binding.stop == Some(Stop::TimeLimit) => EndCause::TimeLimit,
             RunState::Stopped if binding.preempted() && !binding.cancelled() => EndCause::Preempted,
             RunState::Stopped => EndCause::Cancelled,
         };
@@ -126,14 +127,20 @@ fn over(
 /// Whether it is queued again.
 fn again(live: &Live, binding: &Binding, cause: EndCause) -> bool {
     match cause {
-        EndCause::NodeLost | EndCause::Preempted => !live.never_requeue && !binding.cancelled(),
-        EndCause::Failed => live.retries_left > 0 && !binding.cancelled(),
+        EndCause::NodeLost | EndCause::Preempted => {
+            !live.never_requeue && !binding.stops_for_good()
+        }
+        EndCause::Failed => live.retries_left > 0 && !binding.stops_for_good(),
         // It goes back as it came: that is no try. One that had begun there has run, though.
         EndCause::RejectedByNode => {
             let has_run = binding.started.is_some();
-            !(binding.cancelled() || live.never_requeue && has_run)
+            !(binding.stops_for_good() || live.never_requeue && has_run)
         }
-        EndCause::Finished | EndCause::Cancelled | EndCause::DependencyFailed => false,
+        EndCause::Finished
+        | EndCause::Cancelled
+        | EndCause::DependencyFailed
+        | EndCause::Expired
+        | EndCause::TimeLimit => false,
     }
 }
 

@@ -38,10 +38,11 @@ impl Scheduler {
             by_model: false,
             avoided: Avoided::default(),
             requested: at.now,
-            run_time_ms: spec.run_time_ms,
+            run_time_ms: spec.estimate_ms(),
             phase: Phase::AwaitingQuota(None),
         };
         self.allocations.insert(no, live);
+        self.deadlines.requested(no, spec.bounds, at.now);
         self.dependencies
             .depend(no, &spec.depends_on, &self.allocations);
     }
@@ -187,6 +188,7 @@ impl Scheduler {
         if let Some(live) = self.allocations.get_mut(&no) {
             live.phase = Phase::Held(Box::new(binding));
         }
+        self.deadlines.none(no);
         Ok(())
     }
 
@@ -274,7 +276,13 @@ impl Scheduler {
     }
 
     pub(super) fn started(&mut self, fact: &AllocationStarted) -> Result<(), IllegalEvent> {
-        self.allocations.start(fact.allocation, fact.at, fact)
+        let (no, at) = (fact.allocation, fact.at);
+        self.allocations.start(no, at, fact)?;
+        let binding = self.allocations.get(&no).and_then(Live::binding);
+        if binding.is_some_and(|binding| binding.stop.is_none()) {
+            self.deadlines.started(no, at);
+        }
+        Ok(())
     }
 
     pub(super) fn stopping(&mut self, fact: &AllocationStopping) -> Result<(), IllegalEvent> {
@@ -283,9 +291,11 @@ impl Scheduler {
         match &mut binding.stop {
             Some(Stop::Preempted { told, .. }) if !*told => *told = true,
             Some(_) => return Err(IllegalEvent::new("stopping already", fact)),
+            stop @ None if fact.time_limit => *stop = Some(Stop::TimeLimit),
             stop @ None => *stop = Some(Stop::Cancelled),
         }
         let node = binding.node;
+        self.deadlines.none(no);
         let Some(live) = self.allocations.get(&no) else {
             return Ok(());
         };
@@ -313,6 +323,7 @@ impl Scheduler {
             cancelled: false,
         });
         let node = binding.node;
+        self.deadlines.none(no);
         let Some(live) = self.allocations.get(&no) else {
             return Ok(());
         };
@@ -361,6 +372,7 @@ impl Scheduler {
             self.waiting.gangs_mut().not_held(gang, no);
         }
         self.allocations.run_is_over(no);
+        self.deadlines.none(no);
     }
 
     pub(super) fn requeued(
@@ -431,6 +443,7 @@ impl Scheduler {
             return;
         };
         self.waiting.is_told(no);
+        self.deadlines.forget(no);
         self.reclaims.over(no);
         if let Some(class) = class {
             self.fleet.forget(class);

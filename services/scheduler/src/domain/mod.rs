@@ -5,6 +5,7 @@ mod aside;
 mod asked;
 pub mod backfill;
 mod class;
+mod deadlines;
 mod depend;
 mod drain;
 mod end;
@@ -51,6 +52,7 @@ use vocab::inputs;
 use allocation::Allocations;
 use aside::Aside;
 use asked::Asked;
+use deadlines::Deadlines;
 use depend::Dependencies;
 use figures::Took;
 use fleet::Fleet;
@@ -85,6 +87,8 @@ pub struct Scheduler {
     asked: BTreeMap<EventNo, Asked>,
     reclaims: Reclaims,
     named: Named,
+    /// The last, so that a state without them is one with none.
+    deadlines: Deadlines,
     #[serde(skip)]
     pace: Scratch<Pace>,
     #[serde(skip)]
@@ -171,11 +175,11 @@ impl Decider for Scheduler {
     type By = vocab::fact::Scheduler;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 10;
+    const STATE_VERSION: u32 = 11;
 
-    /// Reports without an exit are as they were.
+    /// There were no deadlines: its last field is a map and a set, both empty.
     fn upgrade(version: u32, state: &[u8]) -> Option<Self> {
-        (version == 9).then(|| ledger::decode_state(state))?
+        (version == 10).then(|| ledger::decode_state(&[state, &[0, 0]].concat()))?
     }
 
     fn observe(&mut self, at: &At, input: Input<'_>) -> Result<(), IllegalEvent> {
@@ -285,6 +289,7 @@ impl Decider for Scheduler {
         end::decide_lost(self, draft);
         asked::decide(self, draft);
         depend::decide(self, draft);
+        deadlines::decide(self, draft);
         reclaim::decide(self, draft);
         unit::decide(self, draft);
         pause::decide(self, draft);
@@ -318,6 +323,7 @@ impl Decider for Scheduler {
         let later = |moment: &Millis| self.pace.decided.is_none_or(|decided| decided < *moment);
         let begins_or_ends = self.reservations.moments().filter(later).min();
         let expires = self.named.wake_at();
+        let deadline = self.deadlines.first().map(|(moment, _)| moment);
         let again = self.pace.again.then_some(self.pace.decided).flatten();
         [
             again,
@@ -325,6 +331,7 @@ impl Decider for Scheduler {
             begins_or_ends,
             self.pace.preempt_again_at,
             expires,
+            deadline,
         ]
         .into_iter()
         .flatten()

@@ -107,7 +107,7 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
                 .map(|binding| binding.stop);
             match stop {
                 Some(None) => state.evict(member, PreemptionCause::Gang, None, draft),
-                Some(Some(Stop::Cancelled | Stop::Preempted { .. })) | None => {}
+                Some(Some(Stop::Cancelled | Stop::TimeLimit | Stop::Preempted { .. })) | None => {}
             }
         }
     }
@@ -149,6 +149,12 @@ impl Scheduler {
             grace_until,
         };
         draft.emit(self, preempted);
-        draft.emit(self, AllocationStopping { allocation });
+        draft.emit(
+            self,
+            AllocationStopping {
+                allocation,
+                time_limit: false,
+            },
+        );
     }
 }

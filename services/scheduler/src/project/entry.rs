@@ -246,7 +246,9 @@ impl Over {
             | EndCause::Failed
             | EndCause::Cancelled
             | EndCause::Preempted
-            | EndCause::DependencyFailed => Outcome::Stopped,
+            | EndCause::DependencyFailed
+            | EndCause::Expired
+            | EndCause::TimeLimit => Outcome::Stopped,
         };
         Self {
             outcome,

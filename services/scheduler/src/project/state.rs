@@ -59,12 +59,10 @@ pub struct Place {
 /// Why it has to leave its node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Stop {
-    Cancelled,
+    /// Cancelled, or its run has gone on for as long as it may: it is not queued again.
+    ForGood,
     /// `told` once `AllocationStopping` has followed.
-    Preempted {
-        preemption: Preemption,
-        told: bool,
-    },
+    Preempted { preemption: Preemption, told: bool },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -91,7 +89,7 @@ impl AllocationState {
             Self::Held { place, stop } => Stage::Held {
                 started: place.started_at.is_some(),
                 stop: stop.as_ref().map(|stop| match stop {
-                    Stop::Cancelled => vocab::Stop::Cancelled,
+                    Stop::ForGood => vocab::Stop::ForGood,
                     Stop::Preempted { told, .. } => vocab::Stop::Preempted { told: *told },
                 }),
             },
@@ -129,7 +127,7 @@ impl AllocationState {
                 ..
             } => Some(preemption),
             Self::Held {
-                stop: Some(Stop::Cancelled) | None,
+                stop: Some(Stop::ForGood) | None,
                 ..
             }
             | Self::Requested { .. }
@@ -266,7 +264,7 @@ impl AllocationState {
                 *stop = Some(Stop::Preempted { preemption, told });
             }
             (_, Some(Stop::Preempted { told, .. })) => *told = true,
-            (_, stop) => *stop = Some(Stop::Cancelled),
+            (_, stop) => *stop = Some(Stop::ForGood),
         }
         self
     }

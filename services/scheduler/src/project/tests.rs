@@ -178,7 +178,10 @@ fn event(step: &str) -> Event {
             by: Some(AllocationNo(9)),
             grace_until: Millis(99),
         }),
-        "stopping" => Event::AllocationStopping(AllocationStopping { allocation }),
+        "stopping" => Event::AllocationStopping(AllocationStopping {
+            allocation,
+            time_limit: false,
+        }),
         "requeued" => requeued(EndCause::Preempted, 0),
         "lost" => requeued(EndCause::NodeLost, 0),
         "failed" => requeued(EndCause::Failed, 1000),

@@ -130,7 +130,7 @@ impl<'a> Record<'a> {
                 Standing::Queued | Standing::Nominated => None,
             },
             requested_at: row.requested_at,
-            run_time_ms: row.spec.common().run_time_ms,
+            run_time_ms: row.spec.common().estimate_ms(),
             size: size(row.spec.common()),
         })
     }

@@ -115,8 +115,11 @@ impl Cell {
         let preempted = preempted(allocation, by);
         let grace_until = preempted.grace_until;
         self.say(preempted.into()).await;
-        self.say(Event::AllocationStopping(AllocationStopping { allocation }))
-            .await;
+        self.say(Event::AllocationStopping(AllocationStopping {
+            allocation,
+            time_limit: false,
+        }))
+        .await;
         grace_until
     }
 

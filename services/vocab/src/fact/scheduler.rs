@@ -134,6 +134,9 @@ pub struct AllocationStarted {
 pub struct AllocationStopping {
     #[wire(1)]
     pub allocation: AllocationNo,
+    /// Its run has gone on for as long as it may.
+    #[wire(2)]
+    pub time_limit: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]

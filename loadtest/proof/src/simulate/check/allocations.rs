@@ -15,6 +15,8 @@ pub struct Allocation {
     pub tenant: String,
     pub demand: Demand,
     pub requested_lsn: u64,
+    pub requested_ms: i64,
+    pub was_placed: bool,
     /// Position of quota's latest grant.
     granted: Option<u64>,
     denied: Option<u64>,
@@ -129,6 +131,8 @@ pub struct Hold {
     pub now_ms: i64,
     pub started: Option<i64>,
     pub stop: Option<Stop>,
+    /// By the clock of the frame that told it to stop.
+    pub told_ms: Option<i64>,
 }
 
 impl Hold {
@@ -136,6 +140,18 @@ impl Hold {
     pub fn moment(&self, at_ms: i64, now_ms: i64) -> i64 {
         let low = self.started.unwrap_or(self.now_ms);
         at_ms.min(now_ms).max(low)
+    }
+
+    /// A cancel was decided. What has reached its time limit is stopping for that.
+    pub fn cancelled(&mut self) {
+        if self.stop != Some(Stop::TimeLimit) {
+            self.stop = Some(Stop::Cancelled);
+        }
+    }
+
+    /// It is not queued again.
+    pub fn stops_for_good(&self) -> bool {
+        matches!(self.stop, Some(Stop::Cancelled | Stop::TimeLimit))
     }
 }
 
@@ -147,6 +163,7 @@ pub enum Stop {
     /// And was.
     Cleared,
     Cancelled,
+    TimeLimit,
 }
 
 #[derive(Debug, Default)]
@@ -171,6 +188,12 @@ impl Allocations {
         self.all.iter().map(|(no, a)| (*no, a))
     }
 
+    /// What the scheduler has not ended.
+    pub fn open(&self) -> impl Iterator<Item = (u64, &Allocation)> {
+        let open = self.open.iter();
+        open.filter_map(|no| Some((*no, self.all.get(no)?)))
+    }
+
     pub fn owner(&self, no: u64) -> Option<&str> {
         self.all.get(&no).map(|a| a.tenant.as_str())
     }
@@ -180,6 +203,8 @@ impl Allocations {
             tenant: tenant.to_owned(),
             demand,
             requested_lsn: at.lsn,
+            requested_ms: at.now,
+            was_placed: false,
             granted: None,
             denied: None,
             over_by: None,
@@ -376,7 +401,7 @@ impl Checker {
                 Kind::AllocationNominated(e) => self.nominated(at, e)?,
                 Kind::AllocationStarted(e) => self.started(at, e)?,
                 Kind::AllocationPreempted(e) => self.preempted(at, e)?,
-                Kind::AllocationStopping(e) => self.stopping(at, e.allocation)?,
+                Kind::AllocationStopping(e) => self.stopping(at, e)?,
                 Kind::AllocationRequeued(e) => self.requeued(at, e)?,
                 Kind::AllocationEnded(e) => self.ended(at, e)?,
                 Kind::CancelDecided(e) => self.cancel_decided(at, e)?,
@@ -394,6 +419,7 @@ impl Checker {
         self.queues_keep_limits(frame, &counted_before)?;
         self.comes_to_rest(frame, kinds)?;
         self.all_are_told(frame)?;
+        self.deadlines_are_kept(frame)?;
         self.asked.left_nothing(frame)?;
         self.resources.left_nothing(frame)?;
         self.scheduler_left_nothing(frame)
@@ -433,7 +459,9 @@ impl Checker {
             now_ms: at.now,
             started: None,
             stop: None,
+            told_ms: None,
         });
+        a.was_placed = true;
         a.nominated = None;
         a.waiting = false;
         let key = (e.node.clone(), e.incarnation);

@@ -1,9 +1,6 @@
 //! What tenants ask about allocations that they have: cancels of job sets, and changes of priority.
 
-use super::{
-    Checker, Invariant, Place, Violation,
-    allocations::{Allocation, Stop},
-};
+use super::{Checker, Invariant, Place, Violation, allocations::Allocation};
 use schemas::v1::{self, priority_requested::Target};
 use std::collections::BTreeMap;
 
@@ -107,7 +104,7 @@ impl Checker {
             })?;
             stopping += 1;
             if let Some(hold) = &mut a.hold {
-                hold.stop = Some(Stop::Cancelled);
+                hold.cancelled();
             }
         }
         let counts = (stopping..=stopping + ended).contains(&e.allocations);

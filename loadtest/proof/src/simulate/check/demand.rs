@@ -25,6 +25,8 @@ pub struct Demand {
     pub retries: u64,
     pub never_requeue: bool,
     pub run_time_ms: u64,
+    pub ttl_ms: u64,
+    pub time_limit_ms: u64,
     pub team: String,
     pub namespace: String,
     /// Of cpu and memory; 0: no more than it asks for.
@@ -113,6 +115,8 @@ impl Demand {
             retries: positive(submit.retries),
             never_requeue: submit.never_requeue,
             run_time_ms: positive(submit.run_time_ms),
+            ttl_ms: positive(submit.ttl_ms),
+            time_limit_ms: positive(submit.time_limit_ms),
             team: submit.team.clone(),
             namespace: submit.namespace.clone(),
             most: (
@@ -161,6 +165,8 @@ impl Demand {
             retries: spec.retries.into(),
             never_requeue: spec.never_requeue,
             run_time_ms: spec.run_time_ms,
+            ttl_ms: spec.ttl_ms,
+            time_limit_ms: spec.time_limit_ms,
             team: spec.team.clone(),
             namespace: spec.namespace.clone(),
             most: (spec.cpu_milli_limit, spec.memory_bytes_limit),

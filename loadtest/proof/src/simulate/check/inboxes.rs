@@ -356,7 +356,8 @@ impl Checker {
             Some(Verb::SetCordon(set)) => set.drain,
             Some(Verb::Submit(submit)) => {
                 let rules = submit.rules.as_ref();
-                rules.is_some_and(|rules| !rules.preferred.is_empty())
+                let prefers = rules.is_some_and(|rules| !rules.preferred.is_empty());
+                prefers || submit.ttl_ms > 0 || submit.time_limit_ms > 0
             }
             _ => false,
         };

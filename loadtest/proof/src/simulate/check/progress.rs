@@ -240,6 +240,7 @@ impl Checker {
     /// At rest: nobody has a node that is not being cleared for him, and nobody waits for what is there.
     pub fn at_rest(&self, now: i64) -> Result<(), Violation> {
         let end = Place { now, ..self.end() };
+        self.deadlines_are_kept(&end)?;
         for (no, a) in self.allocations.iter() {
             let Some((node, incarnation)) = &a.nominated else {
                 continue;

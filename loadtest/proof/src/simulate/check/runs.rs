@@ -14,6 +14,8 @@ const NODE_LOST: i32 = 4;
 const REJECTED: i32 = 5;
 const PREEMPTED: i32 = 6;
 const DEPENDENCY_FAILED: i32 = 7;
+const EXPIRED: i32 = 8;
+const TIME_LIMIT: i32 = 9;
 
 const BY_PRIORITY: i32 = 1;
 const BY_FAIR_SHARE: i32 = 2;
@@ -47,6 +49,7 @@ impl Known {
             REJECTED => self.reported(&[4], at_ms),
             CANCELLED => stop == Some(Stop::Cancelled) && self.reported(&[RUN_STOPPED], at_ms),
             PREEMPTED => stop == Some(Stop::Cleared) && self.reported(&[RUN_STOPPED], at_ms),
+            TIME_LIMIT => stop == Some(Stop::TimeLimit) && self.reported(&[RUN_STOPPED], at_ms),
             NODE_LOST => self.lost,
             _ => false,
         }
@@ -63,15 +66,12 @@ impl Known {
 
 /// Whether what is over by this is to be queued again.
 fn again(a: &Allocation, cause: i32) -> bool {
-    let cancelled = a
-        .hold
-        .as_ref()
-        .is_some_and(|hold| hold.stop == Some(Stop::Cancelled));
+    let for_good = a.hold.as_ref().is_some_and(Hold::stops_for_good);
     let began = a.hold.as_ref().is_some_and(|hold| hold.started.is_some());
     match cause {
-        NODE_LOST | PREEMPTED => !cancelled && !a.demand.never_requeue,
-        FAILED => !cancelled && a.retried < a.demand.retries,
-        REJECTED => !(cancelled || a.demand.never_requeue && began),
+        NODE_LOST | PREEMPTED => !for_good && !a.demand.never_requeue,
+        FAILED => !for_good && a.retried < a.demand.retries,
+        REJECTED => !(for_good || a.demand.never_requeue && began),
         _ => false,
     }
 }
@@ -170,16 +170,34 @@ impl Checker {
         }
     }
 
-    /// Told once, because of a cancel or because it has to go.
-    pub(super) fn stopping(&mut self, at: &Place, no: u64) -> Result<(), Violation> {
+    /// Told once, because of a cancel, because it has to go, or because its run has gone on for as long as it may.
+    pub(super) fn stopping(
+        &mut self,
+        at: &Place,
+        e: &v1::AllocationStopping,
+    ) -> Result<(), Violation> {
+        let no = e.allocation;
         let a = self.allocations.get_mut(at, no)?;
-        let text = format!("{no} stopping, but {a:?}");
+        let text = format!("{e:?}, but {a:?}");
         let asked = a.cancel_seen(at);
-        match a.hold.as_mut().map(|hold| &mut hold.stop) {
-            Some(stop @ Some(Stop::Preempted)) => *stop = Some(Stop::Cleared),
-            Some(stop @ None) if asked => *stop = Some(Stop::Cancelled),
-            Some(_) | None => return Err(at.wrong(Invariant::Terminal, text)),
-        }
+        let limit = a.hold.as_ref().and_then(|hold| a.limit(hold));
+        let Some(hold) = &mut a.hold else {
+            return Err(at.wrong(Invariant::Terminal, text));
+        };
+        hold.stop = match (hold.stop, e.time_limit) {
+            (Some(Stop::Preempted), false) => Some(Stop::Cleared),
+            (None, false) if asked => Some(Stop::Cancelled),
+            (None, true) => {
+                at.rule(
+                    limit.is_some_and(|limit| limit <= at.now),
+                    Invariant::Deadline,
+                    || text,
+                )?;
+                Some(Stop::TimeLimit)
+            }
+            _ => return Err(at.wrong(Invariant::Terminal, text)),
+        };
+        hold.told_ms = Some(at.now);
         Ok(())
     }
 
@@ -228,6 +246,7 @@ impl Checker {
         let cause_holds = match (&a.hold, e.cause) {
             (Some(_), cause) => known.is_cause(a, cause, e.at_ms) && !again(a, cause),
             (None, CANCELLED) => a.cancel_seen(at),
+            (None, EXPIRED) => a.expiry().is_some_and(|expiry| expiry <= at.now),
             (None, DEPENDENCY_FAILED) => doomed,
             (None, _) => false,
         };
@@ -266,7 +285,18 @@ impl Checker {
     }
 
     fn leaves(&mut self, at: &Place, no: u64, at_ms: i64) -> Result<(), Violation> {
+        let limit = self
+            .allocations
+            .get(no)
+            .and_then(|a| a.limit(a.hold.as_ref()?));
         let hold = self.allocations.let_go(no);
+        let told = hold.as_ref().and_then(|hold| hold.told_ms);
+        if let (Some(limit), Some(told)) = (limit, told) {
+            let late = at_ms - limit.max(told);
+            if late > 0 {
+                eprintln!("LATE {late} told-limit {}", told - limit);
+            }
+        }
         let begin = hold.map(|hold| hold.started.unwrap_or(hold.now_ms));
         at.rule(
             begin.is_none_or(|begin| begin <= at_ms),
@@ -300,7 +330,7 @@ impl Checker {
         at.rule(fits, Invariant::Outcome, || format!("{e:?}, but {a:?}"))?;
         // What is being cleared anyway is not queued again either.
         if let Some(hold) = &mut a.hold {
-            hold.stop = Some(Stop::Cancelled);
+            hold.cancelled();
         }
         Ok(())
     }

@@ -335,6 +335,14 @@ pub fn impossible(random: &mut Seeded) -> Submit {
     asked
 }
 
+/// A bound of time, mostly none.
+fn bound(random: &mut Seeded) -> i64 {
+    match random.chance(100) {
+        true => 1 + random.below(6000) as i64,
+        false => 0,
+    }
+}
+
 /// What those ask for who come in a crowd: plain amounts, and mostly a class.
 pub fn one_of_many(random: &mut Seeded) -> Submit {
     let class = match random.below(10) {
@@ -356,6 +364,8 @@ pub fn one_of_many(random: &mut Seeded) -> Submit {
         }),
         never_requeue: random.chance(50),
         run_time_ms: random.below(2) as i64 * random.below(3000) as i64,
+        ttl_ms: bound(random),
+        time_limit_ms: bound(random),
         ..Submit::default()
     }
 }
@@ -421,6 +431,8 @@ pub fn submit(random: &mut Seeded) -> Submit {
         retries: random.below(3) as i64 * random.below(2) as i64,
         never_requeue: random.chance(150),
         run_time_ms: random.below(2) as i64 * random.below(3000) as i64,
+        ttl_ms: bound(random),
+        time_limit_ms: bound(random),
         team,
         namespace,
         cpu_milli_limit: if random.chance(100) { 10_000 } else { 0 },

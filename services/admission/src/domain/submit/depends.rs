@@ -11,6 +11,9 @@ pub struct DependencyRequest {
     pub allocation_id: String,
     #[wire(2)]
     pub success: bool,
+    /// In place of the allocation's id.
+    #[wire(3)]
+    pub operation_id: String,
 }
 
 impl Admission {
@@ -27,7 +30,13 @@ impl Admission {
         bounded(wanted, AllocationSpec::DEPENDENCIES_MAX, field)?;
         let mut found: BTreeMap<AllocationNo, bool> = BTreeMap::new();
         for one in wanted {
-            let own = self.find_own(tenant, &one.allocation_id, config, field)?;
+            let own = match one.operation_id.as_str() {
+                "" => self.find_own(tenant, &one.allocation_id, config, field)?,
+                _ if !one.allocation_id.is_empty() => {
+                    return Err(Refusal::new(Rule::AllocationIdInvalid, field));
+                }
+                operation => self.find_asked(tenant, operation),
+            };
             let (no, _) = own.ok_or_else(|| Refusal::new(Rule::DependencyUnknown, field))?;
             // Success is an end, too: whoever asks for both asks for success.
             *found.entry(no).or_default() |= one.success;

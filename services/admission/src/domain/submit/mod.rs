@@ -22,7 +22,7 @@ use super::{
 };
 use compact_str::CompactString;
 use std::sync::Arc;
-use vocab::{AllocationSpec, Label, Refusal, Restart, Rule, Token, Work};
+use vocab::{AllocationSpec, Label, Refusal, Restart, Rule, TimeBounds, Token, Work};
 
 wire::pair! {
     /// Whatever else nodes count, and how much of it.
@@ -81,6 +81,10 @@ pub struct SubmitRequest {
     pub labels: Vec<(CompactString, CompactString)>,
     #[wire(24)]
     pub work: Option<Arc<Work>>,
+    #[wire(25)]
+    pub ttl_ms: i64,
+    #[wire(26)]
+    pub time_limit_ms: i64,
 }
 
 const DEFAULT_JOB_SET: &str = "default";
@@ -161,6 +165,10 @@ impl Admission {
             limits,
             labels: request.labels()?,
             work,
+            bounds: TimeBounds {
+                ttl_ms: amount(request.ttl_ms, max, "ttl_ms")?,
+                time_limit_ms: amount(request.time_limit_ms, max, "time_limit_ms")?,
+            },
         })
     }
 }

@@ -7,6 +7,8 @@ use vocab::{Operator, PlacementRules, Refusal, Requirement, Rule, Token, Work};
 
 /// What the agent itself says to a run.
 const AGENTS_OWN: &str = "APPORTION_";
+/// But this one, which whoever asks for an array says of each of its elements.
+const ARRAY_INDEX: &str = "APPORTION_ARRAY_INDEX";
 const ENV_NAME_BYTES_MAX: usize = 128;
 
 impl SubmitRequest {
@@ -93,7 +95,7 @@ fn env_name(name: &str) -> Result<(), Refusal> {
     let is_name = name.len() <= ENV_NAME_BYTES_MAX
         && name.bytes().all(known)
         && name.as_bytes().first().is_some_and(begins)
-        && !name.starts_with(AGENTS_OWN);
+        && (!name.starts_with(AGENTS_OWN) || name == ARRAY_INDEX);
     match is_name {
         true => Ok(()),
         false => Err(Refusal::new(Rule::NameInvalid, "work.env")),

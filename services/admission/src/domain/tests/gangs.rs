@@ -225,6 +225,7 @@ fn after(numbers: &[u64]) -> Vec<DependencyRequest> {
     let dependency = |no: &u64| DependencyRequest {
         allocation_id: id(*no),
         success: true,
+        ..DependencyRequest::default()
     };
     numbers.iter().map(dependency).collect()
 }

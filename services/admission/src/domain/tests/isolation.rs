@@ -155,6 +155,7 @@ fn run(rows: &Rows, without: Option<usize>) -> Vec<Vec<String>> {
                         depends_on: vec![DependencyRequest {
                             allocation_id: find(*foreign, *which),
                             success: true,
+                            ..DependencyRequest::default()
                         }],
                         ..super::submit()
                     }),

@@ -227,6 +227,19 @@ fn restarts_and_run_times_have_their_ranges() {
         |r| r.run_time_ms = year + 1,
         "quantity_too_large run_time_ms",
     );
+    t.broken(|r| r.ttl_ms = -1, "quantity_negative ttl_ms");
+    t.broken(|r| r.ttl_ms = year + 1, "quantity_too_large ttl_ms");
+    t.broken(|r| r.time_limit_ms = -1, "quantity_negative time_limit_ms");
+    t.broken(
+        |r| r.time_limit_ms = year + 1,
+        "quantity_too_large time_limit_ms",
+    );
+    let spec = t.spec(|r| (r.ttl_ms, r.time_limit_ms) = (5, year)).unwrap();
+    let bounds = vocab::TimeBounds {
+        ttl_ms: 5,
+        time_limit_ms: AllocationSpec::RUN_TIME_MS_MAX,
+    };
+    assert_eq!(spec.bounds, bounds);
     let spec = t.spec(|r| (r.retries, r.never_requeue, r.run_time_ms) = (16, true, year));
     let spec = spec.unwrap();
     assert_eq!((spec.restart.retries, spec.restart.never), (16, true));
@@ -260,6 +273,26 @@ fn what_has_to_end_first_is_ones_own_and_known() {
     ] {
         t.broken(|r| r.depends_on = after(&wanted), expected);
     }
+    let by_operation = |operation: &str, allocation_id: String| {
+        vec![DependencyRequest {
+            allocation_id,
+            success: true,
+            operation_id: operation.into(),
+        }]
+    };
+    for (wanted, expected) in [
+        // Another tenant's, none at all, and one that asked for no allocation.
+        (by_operation("z", String::new()), unknown),
+        (by_operation("nobody", String::new()), unknown),
+        (by_operation("tenant", String::new()), unknown),
+        (by_operation("x", id(3)), "allocation_id_invalid depends_on"),
+    ] {
+        t.broken(|r| r.depends_on = wanted, expected);
+    }
+    let spec = t.spec(|r| r.depends_on = by_operation("x", String::new()));
+    let on = spec.unwrap().depends_on;
+    assert_eq!(on.len(), 1);
+    assert_eq!((on[0].allocation.0, on[0].success), (3, true));
     let wanted = [(id(4), false), (id(3), true), (id(3), false)];
     let spec = t.spec(|r| r.depends_on = after(&wanted)).unwrap();
     let found: Vec<_> = spec
@@ -274,6 +307,7 @@ fn after(pairs: &[(String, bool)]) -> Vec<DependencyRequest> {
     let dependency = |(id, success): &(String, bool)| DependencyRequest {
         allocation_id: id.clone(),
         success: *success,
+        ..DependencyRequest::default()
     };
     pairs.iter().map(dependency).collect()
 }

@@ -221,7 +221,10 @@ fn on_node(allocation: AllocationNo, model: &mut Model, now: Millis, random: &mu
         0 | 1 => ended(allocation, model, EndCause::Failed, now),
         2 => {
             model.stands = Stands::Stopping;
-            Event::AllocationStopping(AllocationStopping { allocation })
+            Event::AllocationStopping(AllocationStopping {
+                allocation,
+                time_limit: false,
+            })
         }
         3 => {
             let cause = PreemptionCause::Quota;

@@ -145,6 +145,8 @@ enum Cause {
     RejectedByNode,
     Preempted,
     DependencyFailed,
+    Expired,
+    TimeLimit,
 }
 
 impl From<Cause> for EndCause {
@@ -157,6 +159,8 @@ impl From<Cause> for EndCause {
             Cause::RejectedByNode => Self::RejectedByNode,
             Cause::Preempted => Self::Preempted,
             Cause::DependencyFailed => Self::DependencyFailed,
+            Cause::Expired => Self::Expired,
+            Cause::TimeLimit => Self::TimeLimit,
         }
     }
 }

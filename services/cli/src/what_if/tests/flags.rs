@@ -25,6 +25,7 @@ fn every_flag_of_a_submit_reaches_the_request() {
     let dependency = |allocation_id: &str, success| v1::DependencyRequest {
         allocation_id: allocation_id.into(),
         success,
+        operation_id: String::new(),
     };
     let term = |group: &str, domain: &str| v1::GroupTerm {
         group: group.into(),

@@ -38,7 +38,14 @@ pub fn cancelled(
 ) -> Option<Written> {
     match &allocations.get(&allocation)?.phase {
         Phase::Held(binding) if binding.stop.is_some() => None,
-        Phase::Held(_) => Some(AllocationStopping { allocation }.into()),
+        Phase::Held(_) => {
+            let time_limit = false;
+            let stopping = AllocationStopping {
+                allocation,
+                time_limit,
+            };
+            Some(stopping.into())
+        }
         Phase::AwaitingQuota(_)
         | Phase::AwaitingOthers
         | Phase::Pausing(_)

@@ -267,6 +267,7 @@ fn an_event_that_does_not_fit_is_refused_and_changes_nothing() {
     let stopping = |allocation| {
         Event::AllocationStopping(AllocationStopping {
             allocation: AllocationNo(allocation),
+            time_limit: false,
         })
     };
     let events = [

@@ -2,6 +2,7 @@
 
 mod asked;
 mod conformance;
+mod deadlines;
 mod depend;
 mod features;
 mod figures;
@@ -462,8 +463,12 @@ pub fn words(event: &Event) -> Option<String> {
         Event::AllocationStarted(AllocationStarted { allocation, .. }) => {
             format!("{} started", allocation.0)
         }
-        Event::AllocationStopping(AllocationStopping { allocation }) => {
-            format!("{} stopping", allocation.0)
+        Event::AllocationStopping(AllocationStopping {
+            allocation,
+            time_limit,
+        }) => {
+            let why = if *time_limit { " time_limit" } else { "" };
+            format!("{} stopping{why}", allocation.0)
         }
         Event::AllocationPreempted(AllocationPreempted {
             allocation, cause, ..

@@ -5,8 +5,9 @@ use crate::domain::fair::{Claim, Share, fair_shares};
 use proptest::prelude::*;
 use vocab::Event;
 use vocab::fact::{
-    AllocationEnded, AllocationPlaced, AllocationPreempted, AllocationRequeued, AllocationWaiting,
-    CancelDecided, CordonSet, JobSetCancelDecided, OperationsForgotten, PriorityDecided,
+    AllocationEnded, AllocationPlaced, AllocationPreempted, AllocationRequeued, AllocationStarted,
+    AllocationStopping, AllocationWaiting, CancelDecided, CordonSet, JobSetCancelDecided,
+    OperationsForgotten, PriorityDecided,
 };
 
 #[derive(Debug, Clone)]
@@ -154,6 +155,10 @@ fn classed(spec: AllocationSpec, of: u8, value: u8) -> AllocationSpec {
 fn restart(mut spec: AllocationSpec, of: u8) -> AllocationSpec {
     spec.restart.retries = u32::from(of % 3);
     spec.restart.never = of % 4 == 3;
+    spec.bounds = vocab::TimeBounds {
+        ttl_ms: u64::from(of % 5) * 1500,
+        time_limit_ms: u64::from(of % 3) * 2000,
+    };
     spec
 }
 
@@ -171,12 +176,18 @@ struct Model {
     without_quota: BTreeSet<u64>,
     /// Requests that nothing has come of.
     asked: BTreeSet<u64>,
+    /// When those that were never placed expire, and when runs reach their limits.
+    expire: BTreeMap<u64, Millis>,
+    limits: BTreeMap<u64, Millis>,
+    /// Told to stop because they had.
+    timed_out: BTreeSet<u64>,
     /// Nodes that somebody has come to since the last check.
     came_to: BTreeSet<Token>,
 }
 
 impl Model {
-    fn saw(&mut self, event: &Event) {
+    fn saw(&mut self, event: &Event, now: Millis) {
+        self.saw_bounds(event, now);
         match event {
             Event::AllocationPlaced(AllocationPlaced {
                 allocation,
@@ -222,6 +233,44 @@ impl Model {
                 self.without_quota.remove(&allocation.0);
                 self.held.remove(&allocation.0);
                 assert!(self.open.remove(&allocation.0).is_some(), "ended twice");
+            }
+            _ => {}
+        }
+    }
+
+    /// Whatever has bounds ends by them when it has to and not before.
+    fn saw_bounds(&mut self, event: &Event, now: Millis) {
+        match event {
+            Event::AllocationPlaced(fact) => {
+                self.expire.remove(&fact.allocation.0);
+            }
+            Event::AllocationStarted(AllocationStarted { allocation, at }) => {
+                let limit_ms = self.open[&allocation.0].bounds.time_limit_ms;
+                if limit_ms > 0 {
+                    self.limits.insert(allocation.0, at.plus(limit_ms as i64));
+                }
+            }
+            Event::AllocationStopping(AllocationStopping {
+                allocation,
+                time_limit,
+            }) => {
+                let limit = self.limits.remove(&allocation.0);
+                assert!(!time_limit || limit.is_some_and(|limit| limit <= now));
+                self.timed_out.extend(time_limit.then_some(allocation.0));
+            }
+            Event::AllocationRequeued(AllocationRequeued { allocation, .. }) => {
+                self.limits.remove(&allocation.0);
+                assert!(!self.timed_out.contains(&allocation.0));
+            }
+            Event::AllocationEnded(AllocationEnded {
+                allocation, cause, ..
+            }) => {
+                self.limits.remove(&allocation.0);
+                let expired = self.expire.remove(&allocation.0);
+                let expired = expired.is_some_and(|expiry| expiry <= now);
+                let timed_out = self.timed_out.remove(&allocation.0);
+                assert!(*cause != EndCause::Expired || expired);
+                assert!(*cause != EndCause::TimeLimit || timed_out);
             }
             _ => {}
         }
@@ -294,10 +343,14 @@ impl Run {
     }
 
     fn submit(&mut self, queue: u8, count: u8, spec: AllocationSpec) {
+        let expiry = self.world.now.plus(spec.bounds.ttl_ms as i64);
         for no in self
             .world
             .submit(&format!("q{queue}"), count.into(), spec.clone())
         {
+            if spec.bounds.ttl_ms > 0 {
+                self.model.expire.insert(no, expiry);
+            }
             self.model.open.insert(no, spec.clone());
             self.asked.push(no);
         }
@@ -449,8 +502,10 @@ impl Run {
             expected.last()
         );
         for event in &events {
-            self.model.saw(event);
+            self.model.saw(event, self.world.now);
         }
+        let mut due = self.model.expire.values().chain(self.model.limits.values());
+        assert!(due.all(|due| *due > self.world.now));
         self.model.check();
         self.whole();
         self.no_one_goes_for_a_lower_one(&events);

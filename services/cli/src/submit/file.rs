@@ -1,0 +1,247 @@
+//! Allocations of a file: each document has the flags of `submit` as its fields.
+
+use super::{Task, many::Asked};
+use crate::manifest::{Fields, Place, Wrong, gathered, known, text_of, written};
+use clap::{
+    Arg, ArgAction, Args, Command, FromArgMatches,
+    error::{ContextKind, ContextValue},
+};
+use serde_json::Value;
+use std::error::Error;
+
+/// The field of what stands behind `--` on a command line.
+const COMMAND: &str = "command";
+
+/// What the file asks for, or what is wrong with it.
+pub fn read(file: &str, text: &str) -> Result<Vec<Asked>, Vec<String>> {
+    let flags = Task::augment_args(Command::new("submit").no_binary_name(true));
+    let all = written(file, text)?.into_iter();
+    let asked = all.map(|(fields, place)| {
+        let task = task(&flags, &fields).map_err(|wrong| place.fault(None, &wrong))?;
+        Ok(asked(place, task))
+    });
+    gathered(asked)
+}
+
+fn asked(place: Place, task: Task) -> Asked {
+    let submit = task.request();
+    Asked {
+        title: match submit.name.as_str() {
+            "" => place.title(),
+            name => name.to_owned(),
+        },
+        number: place.number,
+        place: Some(place),
+        submit,
+    }
+}
+
+/// A field has the name of its flag.
+fn field_of(flag: &Arg) -> Option<String> {
+    match (flag.get_long(), flag.get_id().as_str()) {
+        (Some(long), _) => Some(long.replace('-', "_")),
+        (None, COMMAND) => Some(COMMAND.to_owned()),
+        (None, _) => None,
+    }
+}
+
+fn task(flags: &Command, fields: &Fields) -> Result<Task, Wrong> {
+    let names: Vec<String> = flags.get_arguments().filter_map(field_of).collect();
+    known(fields, &names)?;
+    let mut line = Vec::new();
+    for flag in flags.get_arguments() {
+        let Some(name) = field_of(flag).filter(|name| name != COMMAND) else {
+            continue;
+        };
+        if let Some(value) = fields.get(&name) {
+            let words = words(flag, value).map_err(|why| Wrong::new(&name, why))?;
+            line.extend(words);
+        }
+    }
+    if let Some(command) = fields.get(COMMAND).filter(|value| !value.is_null()) {
+        let Value::Array(words) = command else {
+            let why = format!("{command}: write its words as a list: [sh, -c, \"echo a\"]");
+            return Err(Wrong::new(COMMAND, why));
+        };
+        let words = words.iter().map(text_of).collect::<Result<Vec<_>, _>>();
+        line.push("--".to_owned());
+        line.extend(words.map_err(|why| Wrong::new(COMMAND, why))?);
+    }
+    let matches = flags.clone().try_get_matches_from(line);
+    let task = matches.and_then(|matches| Task::from_arg_matches(&matches));
+    task.map_err(|error| said(&error))
+}
+
+/// A field as it would stand on the command line.
+fn words(flag: &Arg, value: &Value) -> Result<Vec<String>, String> {
+    let long = flag.get_long().unwrap_or_default();
+    if matches!(flag.get_action(), ArgAction::SetTrue) {
+        return match value {
+            Value::Bool(true) => Ok(vec![format!("--{long}")]),
+            Value::Bool(false) | Value::Null => Ok(Vec::new()),
+            other => Err(format!("{other}: write true or false")),
+        };
+    }
+    let many = matches!(flag.get_action(), ArgAction::Append);
+    let values = match value {
+        Value::Null => Vec::new(),
+        Value::Array(all) if many => all.iter().map(text_of).collect::<Result<_, _>>()?,
+        Value::Object(all) if many => {
+            let pair = |(name, value): (&String, &Value)| Ok(format!("{name}={}", text_of(value)?));
+            all.iter().map(pair).collect::<Result<_, String>>()?
+        }
+        Value::Array(_) | Value::Object(_) => return Err(format!("{value}: write one value")),
+        one => vec![text_of(one)?],
+    };
+    let word = |value: String| format!("--{long}={value}");
+    Ok(values.into_iter().map(word).collect())
+}
+
+/// What is wrong, of the fields and not of the flags.
+fn said(error: &clap::Error) -> Wrong {
+    let of = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        Some(ContextValue::Strings(texts)) => texts.first().map(String::as_str),
+        _ => None,
+    };
+    let name = |flag: &str| {
+        let flag = flag.trim_start_matches("--");
+        let end = flag.find([' ', '=', '<']).unwrap_or(flag.len());
+        flag[..end].replace('-', "_")
+    };
+    let field = of(ContextKind::InvalidArg).map(name).unwrap_or_default();
+    let value = of(ContextKind::InvalidValue).unwrap_or_default();
+    let beside = of(ContextKind::PriorArg).map(name);
+    let why = match (error.source(), beside) {
+        (Some(why), _) if why.to_string().starts_with(value) => why.to_string(),
+        (Some(why), _) => format!("{value}: {why}"),
+        (None, Some(beside)) => format!("it does not go with {beside}"),
+        (None, None) if error.kind() == clap::error::ErrorKind::MissingRequiredArgument => {
+            "it is missing".to_owned()
+        }
+        (None, None) => {
+            let text = error.to_string();
+            let line = text.lines().next().unwrap_or_default();
+            line.trim_start_matches("error: ").to_owned()
+        }
+    };
+    Wrong::new(&field, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::submit::Submit;
+    use clap::Parser;
+    use schemas::v1;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        submit: Submit,
+    }
+
+    fn requests(text: &str) -> Vec<v1::Submit> {
+        let asked = read("f", text).unwrap();
+        asked.into_iter().map(|one| one.submit).collect()
+    }
+
+    /// The document asks for the same as the flags.
+    fn check(text: &str, flags: &[&str]) {
+        let line = Line::try_parse_from(["submit"].iter().chain(flags)).unwrap();
+        assert_eq!(requests(text), [line.submit.task.request()], "{text}");
+    }
+
+    #[test]
+    fn a_field_is_a_flag() {
+        check("cpu: 0.5", &["--cpu", "0.5"]);
+        check(
+            "{\"cpu\": \"500m\", \"memory\": \"16Gi\"}",
+            &["--cpu=500m", "--memory=16Gi"],
+        );
+        check(
+            "best_effort: true\nnever_requeue: false",
+            &["--best-effort"],
+        );
+        check(
+            "label: {grant: 7, model: bert}\nenv:\n  A: b=c\ncommand: [sh, -c, --x, 7]",
+            &[
+                "--label=grant=7",
+                "--label=model=bert",
+                "--env=A=b=c",
+                "--",
+                "sh",
+                "-c",
+                "--x",
+                "7",
+            ],
+        );
+        check(
+            "node_label: [zone=a, \"!old\"]\ntolerate: any\nextended: {fpga: 2}\npriority: -3",
+            &[
+                "--node-label=zone=a",
+                "--node-label=!old",
+                "--tolerate=any",
+                "--extended=fpga=2",
+                "--priority=-3",
+            ],
+        );
+        check(
+            "gang: g\ngang_size: 4\nttl: 1h\ntime_limit: 90m\nrun_time:\n",
+            &["--gang=g", "--gang-size=4", "--ttl=1h", "--time-limit=90m"],
+        );
+    }
+
+    #[test]
+    fn lines_of_json_are_documents() {
+        let found = requests("{\"name\": \"a\"}\n\n{\"name\": \"b\", \"cpu\": 2}\n");
+        let names: Vec<_> = found
+            .iter()
+            .map(|one| (one.name.as_str(), one.cpu_milli))
+            .collect();
+        assert_eq!(names, [("a", 0), ("b", 2000)]);
+        let faults = read("f", "{\"cpu\": 1}\n{\"cpu\": \"x\"}\n{\"cpu\"\n").unwrap_err();
+        assert_eq!(faults.len(), 1, "no lines of JSON: {faults:?}");
+        let faults = read("f", "{\"cpu\": 1}\n{\"cpu\": \"x\"}\n{\"pcu\": 1}\n").unwrap_err();
+        assert!(
+            faults[0].starts_with("f:2: document 2: cpu: x"),
+            "{faults:?}"
+        );
+        let meant = "f:3: document 3: pcu: there is no such field; did you mean cpu?";
+        assert_eq!(faults[1], meant);
+    }
+
+    #[test]
+    fn a_fault_says_where_it_is_and_what_to_write() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(read("f", text).unwrap_err(), [expected], "{text}");
+        };
+        check(
+            "cpu: 1\nmemroy: 1Gi",
+            "f:2: document 1: memroy: there is no such field; did you mean memory?",
+        );
+        check(
+            "best_effort: 7",
+            "f:1: document 1: best_effort: 7: write true or false",
+        );
+        check("cpu: [1]", "f:1: document 1: cpu: [1]: write one value");
+        check(
+            "command: sh",
+            "f:1: document 1: command: \"sh\": write its words as a list: [sh, -c, \"echo a\"]",
+        );
+        check(
+            "label: [a]",
+            "f:1: document 1: label: a: write a label as NAME=VALUE",
+        );
+        check(
+            "cpu: 1\nbest_effort: true",
+            "f:2: document 1: best_effort: it does not go with cpu",
+        );
+        check("gang: g", "f:1: document 1: gang_size: it is missing");
+        // How it is sent is nothing of a document.
+        check(
+            "deadline: 1h",
+            "f:1: document 1: deadline: there is no such field; did you mean after?",
+        );
+    }
+}
