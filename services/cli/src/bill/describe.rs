@@ -239,7 +239,7 @@ mod tests {
             rows,
             [
                 "cpu | 1.000 cores | 0.012 CPU seconds | 1.000000 core-hours | 1.500000 EUR",
-                "memory | 0.062 GiB | 0.031 GiB at the most | - | -",
+                "memory | 64 MiB | 32 MiB at the most | - | -",
             ]
         );
     }

@@ -1,9 +1,11 @@
 //! Asking for an allocation.
 
+mod account;
 mod gang;
 mod place;
 mod work;
 
+pub(crate) use account::own as own_account;
 pub(crate) use place::{requirement, requirement_text};
 
 use crate::{
@@ -37,9 +39,10 @@ pub struct Submit {
     /// Ask for no cpu and no memory, and run on what is left over.
     #[arg(long, conflicts_with_all = ["cpu", "memory"])]
     best_effort: bool,
-    /// The team, or team/namespace, whose quota it is of; without it the tenant's own.
+    /// The account whose quota it is of, as tenant/team or tenant/team/namespace; without it the tenant's own. A team may
+    /// stand alone.
     #[arg(long, default_value = "")]
-    account: String,
+    pub account: String,
     /// GPU devices.
     #[arg(long, default_value_t = 0)]
     gpus: i64,
@@ -61,8 +64,10 @@ pub struct Submit {
     /// Higher goes first; not beside a class.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
+    /// What it belongs to: a name, by which all of it is followed and cancelled; without it `default`.
     #[arg(long, default_value = "")]
     job_set: String,
+    /// A name of the tenant's own choice, by which commands find it again.
     #[arg(long, default_value = "")]
     name: String,
     #[command(flatten)]
@@ -144,6 +149,7 @@ impl Submit {
             (false, Wait::Ended) => Some((Until::Ended, "end")),
         };
         let follows = self.follow;
+        self.account = own_account(&self.account, client.party().name())?;
         for name in self.after.iter_mut().chain(&mut self.after_success) {
             *name = names::allocation(&client, name).await?;
         }
@@ -157,7 +163,7 @@ impl Submit {
         };
         match left.within(follow::follow(&client, id, until)).await {
             Some(ended) => ended.map_err(Failure::afterwards),
-            None => Err(NotInTime(id.clone(), event).into()),
+            None => Err(Failure::late(NotInTime(id.clone(), event))),
         }
     }
 
