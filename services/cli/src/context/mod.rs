@@ -86,6 +86,13 @@ pub enum ContextError {
     TwoLogins,
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the cell's database does not answer within {} s; what the bus can answer needs none",
+    DATABASE_PATIENCE.as_secs()
+)]
+struct DatabaseAway;
+
 impl Chosen {
     pub fn open(&self) -> Result<Context, Failure> {
         // A stack's file says all: neither a home nor what stands there is needed.
@@ -254,7 +261,10 @@ impl Context {
         let pool = PgPoolOptions::new()
             .max_connections(1)
             .acquire_timeout(DATABASE_PATIENCE);
-        Ok(pool.connect_with(options).await?)
+        match pool.connect_with(options).await {
+            Err(sqlx::Error::PoolTimedOut) => Err(Failure::unreachable(DatabaseAway)),
+            pool => Ok(pool?),
+        }
     }
 
     pub fn usage(&self) -> Result<analytics::store::Store, Failure> {
