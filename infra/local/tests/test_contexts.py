@@ -1,7 +1,9 @@
 """The command line from any directory: contexts of a user's own, the bus and nothing else."""
 
+import contextlib
 import json
 import os
+import pty
 import shutil
 import stat
 import subprocess
@@ -10,7 +12,7 @@ import unittest
 from pathlib import Path
 
 from .support import PROGRAMS, Stack  # The launcher is on the path by it.
-from apportion_local import net
+from apportion_local import net, wheels
 
 TIMEOUT_SECONDS = 60
 
@@ -74,13 +76,22 @@ class Contexts(unittest.TestCase):
         self.assertIn("operation conflict", self.refused(3, *asked, "--priority", "1", "--operation-id", operation))
         self.assertIn("say of what", self.refused(2, "submit", "--cpu", "1", "--memory", "16"))
         late = self.ask(*asked, "--wait", "ended", "--deadline", "1s")
-        self.assertEqual((late.returncode, late.stderr.splitlines()[-1].split("; ")[-1]), (1, "it goes on"), late.stderr)
+        self.assertEqual((late.returncode, late.stderr.splitlines()[-1].split("; ")[-1]), (6, "it goes on"), late.stderr)
         # It has the same name, until it is over.
         late = late.stdout.split()[0]
+        self.assertIn(allocation, self.apportion("wait", allocation, late, "--for", "started", "--timeout", "30s"))
+        self.assertEqual(self.ask("wait", late, allocation, "--timeout", "1s").returncode, 6)
         self.apportion("cancel", late)
         ended = net.wait_until(
             lambda: json.loads(self.apportion("get", late, "-o", "json"))["state"] == "ended", TIMEOUT_SECONDS)
         self.assertTrue(ended)
+        done = self.ask("wait", late, "-o", "json")
+        self.assertEqual((done.returncode, json.loads(done.stdout)[0]["state"]), (1, "ended: cancelled"), done.stderr)
+        self.refused(3, "wait", "nobody")
+
+        # The account as quota has it.
+        refused = self.refused(2, *asked, "--account", "team-b/ml")
+        self.assertIn("team-a/team-b/ml", refused)
 
         self.assertIn(allocation, self.apportion("get", allocation))
         self.assertIn("0.500 cores", self.apportion("describe", allocation))
@@ -139,6 +150,91 @@ class Contexts(unittest.TestCase):
             "list", APPORTION_NATS_URL=url, APPORTION_CELL=cell, APPORTION_TENANT="team-a",
             APPORTION_CREDS=str(self.home / "team-a.creds")))
         self.apportion("--context", "team-a", "cancel", allocation)
+
+
+class Logins(unittest.TestCase):
+    """A bus whose server has users of its own. Nobody answers there: what is tested is who is let in."""
+
+    @classmethod
+    def setUpClass(cls):
+        directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
+        cls.addClassCleanup(directory.cleanup)
+        cls.home = Path(directory.name)
+        for name, secret in (("password", "hush"), ("wrong", "loud"), ("token", "s3cret")):
+            (cls.home / name).write_text(f"{secret}\n", encoding="utf-8")
+        cls.by_password = cls.server('user: "anna", password: "hush"')
+        cls.by_token = cls.server('token: "s3cret"')
+
+    @classmethod
+    def server(cls, authorization):
+        """The URL of a server."""
+        port, monitor = net.free_port(), net.free_port()
+        config = cls.home / f"{port}.conf"
+        config.write_text(f"listen: 127.0.0.1:{port}\nhttp: 127.0.0.1:{monitor}\nauthorization {{ {authorization} }}\n",
+                          encoding="utf-8")
+        log = config.with_suffix(".log").open("w")
+        cls.addClassCleanup(log.close)
+        process = subprocess.Popen([str(wheels.nats_server()), "-c", str(config)], stderr=log)
+        cls.addClassCleanup(process.wait)
+        cls.addClassCleanup(process.kill)
+        if not net.wait_until(lambda: net.http_ok(f"http://127.0.0.1:{monitor}/healthz"), TIMEOUT_SECONDS):
+            raise RuntimeError("NATS did not start")
+        return f"nats://127.0.0.1:{port}"
+
+    def environment(self, **more):
+        return {"HOME": str(self.home), "PATH": os.environ["PATH"], **more}
+
+    def ask(self, *words, **environment):
+        return subprocess.run([str(PROGRAMS / "apportion"), *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                              env=self.environment(**environment), cwd=self.home, timeout=TIMEOUT_SECONDS)
+
+    def is_let_in(self, *words, **environment):
+        """The question gets through to a bus on which nobody answers, or not even that."""
+        done = self.ask(*words, **environment)
+        self.assertIn(done.returncode, (3, 5), done.stderr)
+        self.assertIn("no responders" if done.returncode == 5 else "uthorization", done.stderr)
+        return done.returncode == 5
+
+    def set(self, name, url, *words):
+        done = self.ask("context", "set", name, "--nats-url", url, "--cell", "c", "--tenant", "t", *words)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_password_or_a_token_lets_in_from_a_file(self):
+        self.set("right", self.by_password, "--user", "anna", "--password-file", "password")
+        self.set("wrong", self.by_password, "--user", "anna", "--password-file", "wrong")
+        self.set("token", self.by_token, "--token-file", "token")
+        self.set("other", self.by_token, "--token-file", "wrong")
+        found = {name: self.is_let_in("--context", name, "list") for name in ("right", "wrong", "token", "other")}
+        self.assertEqual(found, {"right": True, "wrong": False, "token": True, "other": False})
+        # The environment says another one, as a whole.
+        self.assertTrue(self.is_let_in("--context", "other", "list", APPORTION_TOKEN_FILE=str(self.home / "token")))
+        self.assertTrue(self.is_let_in("--context", "other", "list", APPORTION_NATS_URL=self.by_password,
+                                       APPORTION_USER="anna", APPORTION_PASSWORD_FILE=str(self.home / "password")))
+        done = self.ask("--context", "right", "list", APPORTION_USER="anna")
+        self.assertEqual((done.returncode, "--password-file" in done.stderr), (2, True), done.stderr)
+        done = self.ask("context", "show", "right", "-o", "json")
+        self.assertNotIn("hush", done.stdout)
+        self.assertEqual(json.loads(done.stdout)["user"], "anna")
+
+    def test_a_secret_is_asked_at_the_terminal_and_not_shown(self):
+        words = ["context", "set", "asked", "--nats-url", self.by_password, "--cell", "c", "--tenant", "t", "--user", "anna", "--prompt"]
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.chdir(self.home)
+            os.execve(str(PROGRAMS / "apportion"), ["apportion", *words], self.environment())
+        shown = b""
+        with contextlib.suppress(OSError):  # The terminal is gone with the program.
+            while chunk := os.read(terminal, 1024):
+                shown += chunk
+                if shown.endswith(b"password of anna: "):
+                    os.write(terminal, b"hush\n")
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0, shown)
+        self.assertNotIn(b"hush", shown)
+        self.assertTrue(self.is_let_in("--context", "asked", "list"))
+        secret = self.home / ".config" / "apportion" / "asked.secret"
+        self.assertEqual((stat.S_IMODE(secret.stat().st_mode), secret.read_text(encoding="utf-8")), (0o600, "hush\n"))
+        self.assertEqual(self.ask("context", "delete", "asked").returncode, 0)
+        self.assertFalse(secret.exists())
 
 
 if __name__ == "__main__":

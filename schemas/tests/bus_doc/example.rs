@@ -8,6 +8,7 @@ use schemas::{
     v1,
 };
 use std::fmt::Write;
+use vocab::{Refusal, Rule};
 
 const INBOX: &str = "_INBOX.7f3a.1";
 const TOKEN: &str = "3c1e-1";
@@ -72,7 +73,7 @@ fn refused() -> v1::Outcomes {
     let refused = v1::Refused {
         refusal: Some(refusal),
         retryable: true,
-        explanation: "quota exceeded: gpu (limit 8000, actual 9000)".into(),
+        explanation: Refusal::over(Rule::QuotaExceeded, "gpu", 8_000, 9_000).explanation(),
     };
     answer(19, v1::outcome::Result::Refused(refused))
 }

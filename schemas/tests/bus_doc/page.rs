@@ -9,6 +9,7 @@ use protox::prost_reflect::{
     EnumDescriptor, FieldDescriptor, FileDescriptor, Kind, MessageDescriptor,
 };
 use std::fmt::Write;
+use vocab::Rule;
 
 const SECTIONS: [(Party, &str, &str); 3] = [
     (
@@ -185,7 +186,7 @@ fn render_enum(page: &mut String, file: &FileDescriptor, of: &EnumDescriptor) {
 /// A test of admission compares these rows with the rules that it has.
 fn render_rules(page: &mut String, file: &FileDescriptor, of: &EnumDescriptor) {
     page.push_str(
-        "\n| number | value | retryable | remembered | meaning |\n|---|---|---|---|---|\n",
+        "\n| number | value | retryable | remembered | meaning | what lets it pass |\n|---|---|---|---|---|---|\n",
     );
     let yes = |it: bool| if it { "yes" } else { "no" };
     for value in of.values().filter(|value| value.number() != 0) {
@@ -195,15 +196,23 @@ fn render_rules(page: &mut String, file: &FileDescriptor, of: &EnumDescriptor) {
         let about = about.replace(RETRYABLE, "").replace(NOT_REMEMBERED, "");
         writeln!(
             page,
-            "| {} | `{}` | {} | {} | {} |",
+            "| {} | `{}` | {} | {} | {} | {} |",
             value.number(),
             value.name(),
             yes(retryable),
             yes(remembered),
-            about.split_whitespace().collect::<Vec<_>>().join(" ")
+            about.split_whitespace().collect::<Vec<_>>().join(" "),
+            passes(value.number())
         )
         .unwrap();
     }
+}
+
+/// What refusals of a rule end with.
+fn passes(number: i32) -> String {
+    let rule = Rule::from_number(number);
+    let rule = rule.unwrap_or_else(|| panic!("vocab has no rule {number}"));
+    plain(rule.teaching().passes)
 }
 
 /// A comment between paragraphs of Markdown.

@@ -238,7 +238,8 @@ fn read<Q: Message + Default>(payload: &[u8]) -> Result<Q, Trouble> {
     let query =
         Q::decode(payload).map_err(|_| Trouble::refused(Rule::MalformedMessage, "payload"))?;
     if query.encoded_len() != payload.len() {
-        return Err(Trouble::refused(Rule::UnknownField, "query"));
+        let refusal = Refusal::not_as_written(payload, &query.encode_to_vec());
+        return Err(Trouble::Refused(refusal));
     }
     Ok(query)
 }

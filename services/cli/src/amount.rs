@@ -1,7 +1,7 @@
 //! Amounts as people write them.
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
-use vocab::{Account, AllocationId, BudgetOf, Millis, QuotaResource, ResourceKind};
+use vocab::{Account, AllocationId, BudgetOf, Millis, QuotaResource, ResourceKind, human};
 
 /// `4` cores, `0.5` or `1500m`.
 pub fn cpu_milli(text: &str) -> Result<i64, String> {
@@ -78,10 +78,20 @@ pub fn duration_ms(text: &str) -> Result<i64, String> {
     number.checked_mul(unit_ms).ok_or_else(wrong)
 }
 
-/// A moment with its zone, as Unix milliseconds.
+/// A moment as Unix milliseconds: `2026-01-31T08:00:00Z`, or in UTC `2026-01-31 08:00` or `2026-01-31`.
 pub fn moment_ms(text: &str) -> Result<i64, String> {
-    let wrong = || format!("{text}: write a moment as 2026-01-31T08:00:00Z");
-    let moment = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| wrong())?;
+    let wrong = || {
+        format!(
+            "{text}: write a moment as 2026-01-31T08:00:00Z, 2026-01-31 08:00 or 2026-01-31, in UTC"
+        )
+    };
+    let whole = match (text.len(), text.replacen(' ', "T", 1)) {
+        (10, date) => format!("{date}T00:00:00Z"),
+        (16, minute) => format!("{minute}:00Z"),
+        (19, second) => format!("{second}Z"),
+        (_, whole) => whole,
+    };
+    let moment = OffsetDateTime::parse(&whole, &Rfc3339).map_err(|_| wrong())?;
     i64::try_from(moment.unix_timestamp_nanos() / 1_000_000).map_err(|_| wrong())
 }
 
@@ -108,7 +118,34 @@ pub fn past(text: &str) -> Result<Past, String> {
         return Ok(Past::Ago(ms));
     }
     let moment = moment_ms(text).map(Past::At);
-    moment.map_err(|_| format!("{text}: write 2026-01-31T08:00:00Z, or 2h for two hours ago"))
+    moment.map_err(|wrong| format!("{wrong}, or 2h for two hours ago"))
+}
+
+/// A moment, or so long after now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToCome {
+    At(i64),
+    In(i64),
+}
+
+impl ToCome {
+    /// Unix milliseconds.
+    pub fn ms(self, now_ms: i64) -> i64 {
+        match self {
+            Self::At(ms) => ms,
+            Self::In(ms) => now_ms.saturating_add(ms),
+        }
+    }
+}
+
+/// As `moment_ms`, or `2h` for two hours from now.
+pub fn to_come(text: &str) -> Result<ToCome, String> {
+    match duration_ms(text) {
+        Ok(ms) => Ok(ToCome::In(ms)),
+        Err(_) => moment_ms(text)
+            .map(ToCome::At)
+            .map_err(|wrong| format!("{wrong}, or 2h for two hours from now")),
+    }
 }
 
 /// How long something is there, in its two largest units.
@@ -172,19 +209,24 @@ pub fn money(micro: i128) -> String {
     format!("{sign}{}.{:06}", micro / 1_000_000, micro % 1_000_000)
 }
 
-/// A moment in UTC.
+/// A moment in UTC, to the second.
 pub fn moment(at: Millis) -> String {
+    human::moment(at)
+}
+
+/// The text that `moment_ms` reads as that.
+pub fn moment_text(at: Millis) -> String {
     OffsetDateTime::from_unix_timestamp_nanos(i128::from(at.0) * 1_000_000)
         .ok()
         .and_then(|time| time.format(&Rfc3339).ok())
         .unwrap_or_else(|| format!("{} ms", at.0))
 }
 
-/// An account's path.
 pub fn allocation(text: &str) -> Result<AllocationId, String> {
     AllocationId::parse(text).ok_or_else(|| format!("{text}: an allocation id is a UUID"))
 }
 
+/// An account's path.
 pub fn account(text: &str) -> Result<Account, String> {
     Account::parse(text)
         .ok_or_else(|| format!("{text}: write tenant, tenant/team or tenant/team/namespace"))
@@ -304,6 +346,10 @@ fn kind(resource: &QuotaResource) -> Option<ResourceKind> {
 pub fn human(kind: ResourceKind, amount: u64) -> String {
     let unit = match kind {
         ResourceKind::Cpu => "cores",
+        // Thousandths of a GiB say little of it.
+        ResourceKind::Memory if (1..1 << 30).contains(&amount) => {
+            return human::memory(amount.into());
+        }
         ResourceKind::Memory => "GiB",
         ResourceKind::Gpu => "GPUs",
     };

@@ -29,6 +29,7 @@ pub enum BusCommand {
     },
     /// Give a party (such as quota, operator or tenant:NAME) new creds, and make the old ones void.
     Rotate {
+        /// Whose creds: a service, operator or tenant:NAME.
         party: String,
         #[command(flatten)]
         bus: Bus,
@@ -44,12 +45,14 @@ pub enum BusCommand {
 pub enum TenantCommand {
     /// Make its account and its creds, and make it known to the bus.
     Add {
+        /// The tenant's name.
         name: String,
         #[command(flatten)]
         bus: Bus,
     },
     /// Make its account void, which closes its connections, and throw away its creds.
     Remove {
+        /// The tenant's name.
         name: String,
         #[command(flatten)]
         bus: Bus,

@@ -9,6 +9,7 @@ use crate::{
 };
 use clap::Args;
 use client::{Client, Of};
+use vocab::human::count;
 
 #[derive(Args)]
 pub struct Cancel {
@@ -21,6 +22,9 @@ pub struct Cancel {
 }
 
 #[derive(Args)]
+#[command(
+    override_usage = "apportion priority [OPTIONS] <PRIORITY> <ALLOCATION_ID>\n       apportion priority [OPTIONS] <PRIORITY> --job-set <JOB_SET>"
+)]
 pub struct Priority {
     #[command(flatten)]
     whose: Whose,
@@ -66,7 +70,10 @@ impl Cancel {
             }
             Of::JobSet(name) => {
                 let cancelled = client.cancel_job_set(name, self.sending.id()).await?;
-                say!("{} allocations cancelled", cancelled.allocations);
+                say!(
+                    "{} cancelled",
+                    count(cancelled.allocations.into(), "allocation")
+                );
             }
         }
         Ok(())
@@ -81,11 +88,8 @@ impl Priority {
             .await?;
         let of = self.which.of(&client).await?;
         let set = client.set_priority(of, self.priority, self.sending.id());
-        say!(
-            "{} allocations have priority {}",
-            set.await?.allocations,
-            self.priority
-        );
+        let changed = count(set.await?.allocations.into(), "allocation");
+        say!("priority {} for {changed}", self.priority);
         Ok(())
     }
 }

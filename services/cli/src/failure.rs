@@ -28,6 +28,8 @@ enum Class {
     Indefinite,
     /// Nothing was done: whoever was to do it was not there, or is not who it should be.
     Unreachable,
+    /// What was waited for did not come before the end of the wait.
+    Late,
 }
 
 /// Of the table of exit codes in `--help` and the README.
@@ -39,6 +41,7 @@ Exit codes:
   3  refused: by a rule, or because it is not there for who asks
   4  indefinite: perhaps it was done; send it again with the same --operation-id
   5  unreachable: nothing was done; try again
+  6  not in time: what was waited for did not come before --deadline or --timeout; it goes on
 With --follow and --wait ended, the exit code of the run's own command, and 128 and the number for a signal.";
 
 impl Class {
@@ -50,6 +53,7 @@ impl Class {
             Self::Refused => 3,
             Self::Indefinite => 4,
             Self::Unreachable => 5,
+            Self::Late => 6,
         }
     }
 
@@ -184,11 +188,26 @@ impl Failure {
         }
     }
 
+    pub fn late(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        let (class, error) = (Class::Late, error.into());
+        Self { class, error }
+    }
+
+    pub fn unreachable(error: impl Into<Box<dyn Error + Send + Sync>>) -> Self {
+        let (class, error) = (Class::Unreachable, error.into());
+        Self { class, error }
+    }
+
+    /// Whether the same may be there for another try.
+    pub fn is_unreachable(&self) -> bool {
+        self.class == Class::Unreachable
+    }
+
     /// Something was done before it, so that nobody takes it for a command that did nothing. What is perhaps done stays so, and
     /// whoever has seen enough has.
     pub fn afterwards(self) -> Self {
         let class = match self.class {
-            Class::Indefinite | Class::Unread => self.class,
+            Class::Indefinite | Class::Unread | Class::Late => self.class,
             _ => Class::Other,
         };
         Self { class, ..self }
@@ -250,6 +269,8 @@ mod tests {
         check(sqlx::Error::PoolTimedOut.into(), 5);
         check(StoreError::Unavailable("away".to_owned()).into(), 5);
         check(FeedError::NoTenant.into(), 1);
+        check(Failure::late("it goes on"), 6);
+        check(Failure::unreachable("away"), 5);
         let late = |failure: Failure| failure.afterwards();
         check(late(sqlx::Error::PoolTimedOut.into()), 1);
         check(late(unread().into()), 0);

@@ -96,24 +96,51 @@ impl Log {
 /// Until when an allocation is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
+    /// The cell knows of it.
+    Accepted,
     Started,
     Ended,
     /// And what it writes goes to standard output meanwhile.
     EndedWithLog,
 }
 
-/// Where it stands goes to standard error. Of one that has ended, the exit code is its command's own; 128 and its number for a
-/// signal, as in a shell.
+/// What the command line ends with, once it is there: see [`ends_with`].
 pub async fn follow(
     client: &Client,
     allocation_id: &str,
     until: Until,
 ) -> Result<ExitCode, Failure> {
+    let view = reached(client, allocation_id, until).await?;
+    Ok(ExitCode::from(ends_with(&view, until)))
+}
+
+/// Of one that has ended, the exit code is its command's own; 128 and its number for a signal, as in a shell.
+pub fn ends_with(view: &AllocationView, until: Until) -> u8 {
+    let is_there = match until {
+        Until::Accepted => true,
+        Until::Started => list::started_ms(view) > 0,
+        Until::Ended | Until::EndedWithLog => false,
+    };
+    match view.ended {
+        _ if is_there => 0,
+        Some(ended) => code(ended.cause(), ended.exit),
+        // Quota has denied it.
+        None => 1,
+    }
+}
+
+/// How it stands then. Where it stands meanwhile goes to standard error; it is never older than what this connection was told.
+pub async fn reached(
+    client: &Client,
+    allocation_id: &str,
+    until: Until,
+) -> Result<AllocationView, Failure> {
+    let at_lsn = client.decided_lsn();
     let mut log = Log::default();
     let mut told = String::new();
     let mut missed = 0;
     'looks: loop {
-        let view = match client.allocation(allocation_id, 0).await {
+        let view = match client.allocation(allocation_id, at_lsn).await {
             // The read model follows what was just accepted, and a cell that is away may come back.
             Err(error) if may_pass(&error) && missed < MISSED_MAX => {
                 missed += 1;
@@ -122,6 +149,9 @@ pub async fn follow(
             }
             view => view?,
         };
+        if until == Until::Accepted {
+            return Ok(view);
+        }
         let stands = stands(&view);
         if stands != told {
             note!("{allocation_id} {stands}");
@@ -153,23 +183,18 @@ pub async fn follow(
             }
         }
         missed = 0;
-        if until == Until::Started && list::started_ms(&view) > 0 {
-            return Ok(ExitCode::SUCCESS);
-        }
-        if let Some(ended) = view.ended {
-            return Ok(ExitCode::from(code(ended.cause(), ended.exit)));
-        }
-        if view.state() == AllocationState::Ended {
-            // Quota has denied it.
-            return Ok(ExitCode::FAILURE);
+        let has_started = until == Until::Started && list::started_ms(&view) > 0;
+        // Also where quota has denied it.
+        if has_started || view.state() == AllocationState::Ended {
+            return Ok(view);
         }
         tokio::time::sleep(PAUSE).await;
     }
 }
 
 fn may_pass(error: &QueryError) -> bool {
-    let not_found = error.rule() == Some(Rule::AllocationNotFound);
-    not_found || matches!(error, QueryError::Request(_))
+    let later = [Some(Rule::AllocationNotFound), Some(Rule::NotApplied)];
+    later.contains(&error.rule()) || matches!(error, QueryError::Request(_))
 }
 
 fn stands(view: &AllocationView) -> String {

@@ -74,7 +74,7 @@ fn fields(view: &AllocationView) -> Fields {
     let waiting = view.waiting.as_ref().map(waits);
     let gpus = view.gpus.iter();
     let gpus: Vec<_> = gpus
-        .map(|share| format!("{}:{}", share.device, share.milli))
+        .map(|share| format!("gpu{}:{}", share.device, share.milli))
         .collect();
     Fields::default()
         .add("allocation_id", "allocation", plain(&view.allocation_id))

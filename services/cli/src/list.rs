@@ -25,17 +25,22 @@ pub struct List {
     /// What is over, too.
     #[arg(long, conflicts_with = "states")]
     all: bool,
+    /// Only what is in this queue.
     #[arg(long)]
     queue: Option<String>,
+    /// Only what is of this job set.
     #[arg(long)]
     job_set: Option<String>,
+    /// Only what is of this team.
     #[arg(long)]
     team: Option<String>,
+    /// Only what is of this namespace.
     #[arg(long)]
     namespace: Option<String>,
     /// What is on this node, or was on it last.
     #[arg(long)]
     node: Option<String>,
+    /// Only members of this gang.
     #[arg(long)]
     gang: Option<String>,
     /// What has a name that begins so.
@@ -110,7 +115,7 @@ impl List {
         let next = Some(query.after.as_str()).filter(|next| !next.is_empty());
         let allocations: Value = found.iter().map(json).collect();
         let value = object([("allocations", allocations), ("next", next.into())]);
-        let page = Page::new(value).sheet_or(sheet(&found, now_ms), "none");
+        let page = Page::new(value).sheet_or(sheet(&found, now_ms), "no allocations");
         let page = match next {
             Some(next) => page.text(format!("there may be more: --after {next}")),
             None => page,

@@ -42,6 +42,7 @@ pub fn place(node: &str, gpus: &[v1::GpuShare]) -> String {
 pub struct Queue {
     /// Without it, the context's.
     tenant: Option<String>,
+    /// How many at the most.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
     #[command(flatten)]
@@ -63,7 +64,9 @@ impl Queue {
                 plain(&one.allocation_id),
                 plain(&one.queue),
                 number(one.priority),
-                plain(reason.map_or("not tried yet", WaitingReason::name)),
+                plain(reason.map_or("not tried yet".to_owned(), |reason| {
+                    reason.name().replace('_', " ")
+                })),
                 moment(one.since_ms),
             ]
         });

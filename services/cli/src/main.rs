@@ -34,10 +34,11 @@ mod serve;
 mod settings;
 mod submit;
 mod tls;
+mod wait;
 mod watch;
 mod what_if;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::EXIT_CODES;
 use std::process::ExitCode;
 
@@ -92,6 +93,8 @@ enum Command {
     Resource(resource::Resource),
     /// Show what a run has written.
     Logs(follow::Logs),
+    /// Wait until allocations were accepted, have started or have ended.
+    Wait(wait::Wait),
     /// Follow a tenant's events.
     Watch(watch::Watch),
     /// Bring a tenant into being, or change how it is treated.
@@ -190,10 +193,31 @@ enum Command {
     WhatIf(what_if::WhatIf),
 }
 
+/// The commands as they are described to people. A default that means nothing was said is no value that anybody would write.
+fn commands() -> clap::Command {
+    fn plain(command: clap::Command) -> clap::Command {
+        let command = command.mut_args(|arg| {
+            let said = arg.get_default_values();
+            let is_nothing =
+                |it: &clap::builder::OsStr| it.to_str().is_some_and(|it| NOTHING.contains(&it));
+            match !said.is_empty() && said.iter().all(is_nothing) {
+                true => arg.hide_default_value(true),
+                false => arg,
+            }
+        });
+        command.mut_subcommands(plain)
+    }
+    plain(Args::command())
+}
+
+/// What stands for nothing where an option is not given.
+const NOTHING: [&str; 4] = ["", "0", "0s", "0.0"];
+
 chassis::program!(start);
 
 fn start() -> ExitCode {
-    let args = Args::parse();
+    let parsed = Args::from_arg_matches(&commands().get_matches());
+    let args = parsed.unwrap_or_else(|error| error.exit());
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -214,8 +238,8 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
     let context = || chosen.open();
     let done = match args.command {
         Command::Context { command } => command.run(&chosen),
-        Command::Completions(completions) => completions.run(Args::command()),
-        Command::Man(man) => man.run(Args::command()),
+        Command::Completions(completions) => completions.run(commands()),
+        Command::Man(man) => man.run(commands()),
         Command::Cell { command } => cell::run(command).await,
         Command::Bus { command } => command.run(&chosen).await,
         Command::Tls { command } => tls::run(command),
@@ -224,6 +248,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         // These may end as a command of the tenant's did.
         Command::Submit(submit) => return submit.run(&context()?).await,
         Command::Logs(logs) => return logs.run(&context()?).await,
+        Command::Wait(wait) => return wait.run(&context()?).await,
         Command::Cancel(cancel) => cancel.run(&context()?).await,
         Command::Priority(priority) => priority.run(&context()?).await,
         Command::Resource(resource) => resource.run(&context()?).await,
@@ -290,6 +315,7 @@ mod tests {
             "list --tenant t --state waiting --state started --since 2h -o json",
             "list --tenant t --all --queue q --name-prefix a- --until 2026-01-31T08:00:00Z --limit 5",
             "cordon n",
+            "wait a b --for started --timeout 10m -o json",
             "--context c list",
             "list --stack f",
             "context list -o yaml",

@@ -1,4 +1,5 @@
-//! What shells complete, and the pages of the manual: both of the commands as they are described to clap.
+//! What shells complete, the pages of the manual, and the reference in `docs/cli.md`: all of the commands as they are described
+//! to clap.
 
 use crate::{
     Failure,
@@ -10,6 +11,7 @@ use std::{fs, path::PathBuf};
 
 #[derive(Args)]
 pub struct Completions {
+    /// The shell that is to complete.
     shell: Shell,
 }
 
@@ -38,5 +40,103 @@ impl Man {
             self.out.display()
         );
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod reference;
+
+#[cfg(test)]
+mod tests {
+    use super::{reference::reference, *};
+    use crate::commands;
+    use std::{env, path::Path};
+
+    /// Commands that print no data: what they say is that something was done.
+    const WITHOUT_DATA: &str = "context set, context use, context delete, cell init, cell raise, bus init, bus tenant add, \
+        bus tenant remove, bus rotate, bus push, tls init, tls renew, schema descriptors, schema ensure, serve, submit, cancel, \
+        priority, logs, tenant, quota set, quota budget, rates set, queue-set, priority-class, policy, cordon, uncordon, drain, \
+        taint, reserve, unreserve, node approve, node forget, invoice close, invoice export, ledger copy, repair, completions, man";
+
+    /// Each command without others below it, by its whole name.
+    fn leaves(command: &Command, above: &str, all: &mut Vec<(String, Command)>) {
+        let below = || {
+            command
+                .get_subcommands()
+                .filter(|one| one.get_name() != "help")
+        };
+        if below().next().is_none() {
+            all.push((above.trim().to_owned(), command.clone()));
+        }
+        for one in below() {
+            leaves(one, &format!("{above} {}", one.get_name()), all);
+        }
+    }
+
+    fn all() -> Vec<(String, Command)> {
+        let mut commands = commands();
+        commands.build();
+        let mut all = Vec::new();
+        leaves(&commands, "", &mut all);
+        all
+    }
+
+    #[test]
+    fn every_command_that_prints_data_takes_every_form() {
+        let without: Vec<&str> = WITHOUT_DATA.split(',').map(str::trim).collect();
+        let mut wrong = Vec::new();
+        for (name, command) in all() {
+            let form = command
+                .get_arguments()
+                .find(|arg| arg.get_long() == Some("output"));
+            let forms = form.map(|arg| arg.get_possible_values().len());
+            let expected = (!without.contains(&name.as_str())).then_some(5);
+            if forms != expected {
+                wrong.push(format!("{name}: {forms:?}"));
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        let known: Vec<String> = all().into_iter().map(|(name, _)| name).collect();
+        for name in without {
+            assert!(
+                known.iter().any(|known| known == name),
+                "there is no {name}"
+            );
+        }
+    }
+
+    #[test]
+    fn every_command_and_option_says_what_it_is() {
+        let mut silent = Vec::new();
+        for (name, command) in all() {
+            if command.get_about().is_none() {
+                silent.push(name.clone());
+            }
+            let args = command
+                .get_arguments()
+                .filter(|arg| arg.get_help().is_none());
+            silent.extend(args.map(|arg| format!("{name} {}", arg.get_id())));
+        }
+        silent.sort();
+        silent.dedup();
+        assert!(
+            silent.is_empty(),
+            "without a help text:\n{}",
+            silent.join("\n")
+        );
+    }
+
+    #[test]
+    fn the_reference_says_what_the_commands_are() {
+        let made = reference(commands());
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
+        if env::var_os("APPORTION_WRITE").is_some_and(|value| value == "1") {
+            fs::write(&path, &made).unwrap();
+        }
+        let found = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            made == found,
+            "docs/cli.md is out of date; `APPORTION_WRITE=1 cargo test -p cli reference` writes it anew"
+        );
     }
 }

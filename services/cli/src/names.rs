@@ -1,6 +1,6 @@
 //! An allocation by its name, or by the beginning of its name or id.
 
-use crate::{Failure, amount, list::State};
+use crate::{Failure, amount, list::State, sending::Left};
 use client::{AllocationStanding, AllocationView, AllocationsQuery, Client};
 use vocab::AllocationId;
 
@@ -34,6 +34,14 @@ pub async fn allocation(client: &Client, text: &str) -> Result<String, Failure> 
     if AllocationId::parse(text).is_some() {
         return Ok(text.to_owned());
     }
+    let late = || Failure::unreachable(format!("{text}: nothing was found out in time"));
+    let left = Left::of(client.deadline());
+    left.within(looked_up(client, text))
+        .await
+        .ok_or_else(late)?
+}
+
+async fn looked_up(client: &Client, text: &str) -> Result<String, Failure> {
     let mut found = Vec::new();
     if !text.is_empty() {
         // What is over may be a long history, which a name of what is not over needs no look at.
@@ -67,8 +75,8 @@ fn chosen(text: &str, found: &[AllocationView]) -> Result<Option<String>, Unclea
     let named = |one: &&AllocationView| one.name == text;
     let whole = found.iter().any(|one| named(&one));
     let meant = found.iter().filter(|one| !whole || named(one));
-    let (over, live): (Vec<_>, Vec<_>) = meant.partition(|one| is_over(one));
-    let mut meant = if live.is_empty() { over } else { live };
+    let first = meant.clone().map(behind).min();
+    let mut meant: Vec<_> = meant.filter(|one| Some(behind(one)) == first).collect();
     // One whose name and id both begin so was found twice.
     meant.sort_by_key(|one| &one.allocation_id);
     meant.dedup_by_key(|one| &one.allocation_id);
@@ -79,6 +87,15 @@ fn chosen(text: &str, found: &[AllocationView]) -> Result<Option<String>, Unclea
             text: text.to_owned(),
             candidates: meant.into_iter().map(candidate).collect(),
         }),
+    }
+}
+
+/// What is not over goes first, and what was denied, and never came to be, last.
+fn behind(one: &AllocationView) -> u8 {
+    match (is_over(one), &one.ended) {
+        (false, _) => 0,
+        (true, Some(_)) => 1,
+        (true, None) => 2,
     }
 }
 
@@ -182,10 +199,17 @@ mod tests {
         );
         check("3", &[plain.clone(), plain], Ok(Some("3c")));
         // What is over goes behind, but for a whole name.
-        let over = |id: &str, name: &str| AllocationView {
+        let denied = |id: &str, name: &str| AllocationView {
             state: AllocationStanding::Ended.into(),
             ..view(id, name)
         };
+        let over = |id: &str, name: &str| AllocationView {
+            ended: Some(schemas::v1::Ended::default()),
+            ..denied(id, name)
+        };
+        let both = [denied("8a", "train"), over("6f", "train")];
+        check("train", &both, Ok(Some("6f")));
+        check("train", &both[..1], Ok(Some("8a")));
         check("tr", &[over("6f", "train"), train.clone()], Ok(Some("1a")));
         check(
             "train",

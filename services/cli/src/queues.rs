@@ -152,6 +152,7 @@ fn queue_json(one: &QueueView) -> Value {
 pub struct Preemptions {
     #[command(flatten)]
     whose: Whose,
+    /// How many at the most.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
     #[command(flatten)]

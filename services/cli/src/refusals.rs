@@ -16,6 +16,7 @@ pub struct Refusals {
     /// Only those that broke this rule, as quota_exceeded.
     #[arg(long, value_parser = rule)]
     rule: Option<Rule>,
+    /// How many at the most.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
     /// Go on behind this one, as the last line of a list that was cut says.

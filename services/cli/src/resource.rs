@@ -3,7 +3,7 @@
 use crate::{
     Failure,
     context::{Context, Whose},
-    print::say,
+    print::{Fields, Output, Page, exactly, named, number, plain},
     sending::Sending,
     submit::words,
 };
@@ -19,6 +19,8 @@ pub struct Resource {
     slot: Option<u64>,
     #[command(flatten)]
     sending: Sending,
+    #[command(flatten)]
+    output: Output,
     #[command(subcommand)]
     command: ResourceCommand,
 }
@@ -26,9 +28,13 @@ pub struct Resource {
 #[derive(Subcommand)]
 enum ResourceCommand {
     /// Bring a resource into being.
-    Create { resource: String },
+    Create {
+        /// Its name.
+        resource: String,
+    },
     /// Acquire resources, all or none, until they are confirmed or the time is over.
     Acquire {
+        /// Their names.
         #[arg(required = true)]
         resources: Vec<String>,
         /// Who holds them: a name that the tenant chooses.
@@ -43,16 +49,27 @@ enum ResourceCommand {
     /// Give a lease back.
     Release(Held),
     /// Withdraw the holder's authority over a confirmed lease.
-    Revoke { lease_id: String },
+    Revoke {
+        /// The lease, as the outcome of acquire said.
+        lease_id: String,
+    },
     /// Make the resources of a revoked lease available.
-    Reclaim { lease_id: String },
+    Reclaim {
+        /// The lease, as the outcome of acquire said.
+        lease_id: String,
+    },
     /// Show a resource, and who holds it.
-    Get { resource: String },
+    Get {
+        /// Its name.
+        resource: String,
+    },
 }
 
 #[derive(Args)]
 struct Held {
+    /// The lease, as the outcome of acquire said.
     lease_id: String,
+    /// Who holds it, as it was acquired.
     #[arg(long)]
     holder: String,
     /// As the outcome of acquire said.
@@ -67,11 +84,14 @@ impl Resource {
             .tenant(context, self.whose.tenant.as_deref())
             .await?;
         let (slot, id) = (self.slot, || self.sending.id());
-        match self.command {
+        let done = |what: &str| Fields::default().add("result", "result", plain(what));
+        // Tokens may be above what a number of JSON holds exactly.
+        let token = |token: u64| exactly(token.to_string(), token);
+        let fields = match self.command {
             ResourceCommand::Create { resource } => {
                 let asked = CreateResource { resource, slot };
                 client.create_resource(asked, id()).await?;
-                say!("created");
+                done("created")
             }
             ResourceCommand::Acquire {
                 resources,
@@ -85,12 +105,14 @@ impl Resource {
                     slot,
                 };
                 let granted = client.acquire_bundle(asked, id()).await?;
-                say!(
-                    "{} fencing token {} until slot {}",
-                    granted.lease_id,
-                    granted.fencing_token,
-                    granted.deadline_slot
-                );
+                Fields::default()
+                    .add("lease_id", "lease", plain(granted.lease_id))
+                    .add(
+                        "fencing_token",
+                        "fencing token",
+                        token(granted.fencing_token),
+                    )
+                    .add("deadline_slot", "until slot", token(granted.deadline_slot))
             }
             ResourceCommand::Confirm(held) => {
                 let asked = Confirm {
@@ -100,7 +122,7 @@ impl Resource {
                     slot,
                 };
                 client.confirm(asked, id()).await?;
-                say!("confirmed");
+                done("confirmed")
             }
             ResourceCommand::Release(held) => {
                 let asked = Release {
@@ -110,41 +132,47 @@ impl Resource {
                     slot,
                 };
                 let released = client.release(asked, id()).await?;
-                say!("released, fencing token {}", released.fencing_token);
+                done("released").add(
+                    "fencing_token",
+                    "fencing token",
+                    token(released.fencing_token),
+                )
             }
             ResourceCommand::Revoke { lease_id } => {
                 let asked = Revoke { lease_id, slot };
                 let revoked = client.revoke(asked, id()).await?;
-                say!("revoked, fencing token {}", revoked.fencing_token);
+                done("revoked").add(
+                    "fencing_token",
+                    "fencing token",
+                    token(revoked.fencing_token),
+                )
             }
             ResourceCommand::Reclaim { lease_id } => {
                 let asked = Reclaim { lease_id, slot };
                 client.reclaim(asked, id()).await?;
-                say!("reclaimed");
+                done("reclaimed")
             }
             ResourceCommand::Get { resource } => {
                 let view = client.resource(resource, 0).await?;
-                say!(
-                    "{} {} version {}",
-                    view.resource,
-                    words(view.state()),
-                    view.version
-                );
-                if view.lease_id.is_empty() {
-                    return Ok(());
+                let fields = Fields::default()
+                    .add("resource", "resource", plain(&view.resource))
+                    .add("state", "state", plain(words(view.state())))
+                    .add("version", "version", number(view.version))
+                    .add("lease_id", "lease", named(&view.lease_id));
+                match view.lease_id.is_empty() {
+                    true => fields,
+                    false => {
+                        let of = client.lease(view.lease_id, slot, 0).await?;
+                        fields
+                            .add("lease_state", "lease is", plain(words(of.state())))
+                            .add("holder", "holder", plain(&of.holder))
+                            .add("fencing_token", "fencing token", token(of.fencing_token))
+                            .add("deadline_slot", "until slot", token(of.deadline_slot))
+                            .add("resources", "holds", plain(of.resources.join(" ")))
+                    }
                 }
-                let of = client.lease(view.lease_id, slot, 0).await?;
-                say!(
-                    "{} {} by {} fencing token {} deadline slot {}: {}",
-                    of.lease_id,
-                    words(of.state()),
-                    of.holder,
-                    of.fencing_token,
-                    of.deadline_slot,
-                    of.resources.join(" ")
-                );
             }
-        }
-        Ok(())
+        };
+        Page::one(fields).print(self.output)
     }
 }

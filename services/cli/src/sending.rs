@@ -6,13 +6,17 @@ use clap::Args;
 use client::{Client, Operation};
 use std::time::Duration;
 
+/// Of a bus that is away.
+const BETWEEN_TRIES: Duration = Duration::from_millis(250);
+
 #[derive(Debug, Clone, Args)]
 pub struct Sending {
     /// The operation's id; the same one gets the same outcome, and is how a lost one is asked for again. Without it a new one,
     /// which is told on standard error before anything is sent.
     #[arg(long)]
     operation_id: Option<String>,
-    /// How long to send it again and again while its outcome is not known: 30s, 5m. Without it, it is sent once.
+    /// How long to send it again and again while its outcome is not known: 30s, 5m. Without it, it is sent once. Connecting
+    /// and looking up names may each take as long.
     #[arg(long, value_name = "DURATION", value_parser = amount::duration_ms)]
     deadline: Option<i64>,
 }
@@ -49,13 +53,44 @@ impl Sending {
 
     /// A tenant's connection that sends so.
     pub async fn tenant(&self, context: &Context, tenant: Option<&str>) -> Result<Client, Failure> {
-        context.tenant_until(tenant, self.deadline()).await
+        let deadline = self.deadline();
+        self.connected(async || context.tenant_until(tenant, deadline).await)
+            .await
     }
 
     pub async fn operator(&self, context: &Context) -> Result<Client, Failure> {
-        context.operator_until(self.deadline()).await
+        let deadline = self.deadline();
+        self.connected(async || context.operator_until(deadline).await)
+            .await
+    }
+
+    /// A bus that is away may come back before the deadline.
+    async fn connected(
+        &self,
+        connect: impl AsyncFn() -> Result<Client, Failure>,
+    ) -> Result<Client, Failure> {
+        let Some(deadline) = self.deadline() else {
+            return connect().await;
+        };
+        let mut last = None;
+        let tries = async {
+            loop {
+                match connect().await {
+                    Err(failure) if failure.is_unreachable() => last = Some(failure),
+                    done => return done,
+                }
+                tokio::time::sleep(BETWEEN_TRIES).await;
+            }
+        };
+        let done = tokio::time::timeout(deadline, tries).await;
+        let late = || Failure::unreachable(NotThere(deadline));
+        done.unwrap_or_else(|_| Err(last.unwrap_or_else(late)))
     }
 }
+
+#[derive(Debug, thiserror::Error)]
+#[error("the bus was not there within {} ms", .0.as_millis())]
+struct NotThere(Duration);
 
 /// What is left of a deadline that everything together is to keep.
 pub struct Left {

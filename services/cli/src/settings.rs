@@ -54,6 +54,7 @@ pub struct List {
 
 #[derive(Args)]
 pub struct Get {
+    /// What is set: tenant, quota and the like.
     kind: Kind,
     /// As `apportion settings list` shows it: a name, or an account and its resource, as in `team-a/ml gpu`.
     /// The cell's policy, of which there is one, needs none.

@@ -8,7 +8,7 @@ use crate::{
     submit::{how, state, waits, words},
 };
 use clap::Args;
-use client::Position;
+use client::{Position, explanation};
 use schemas::v1::{self, tenant_event};
 use vocab::Millis;
 
@@ -109,12 +109,7 @@ fn row(event: &v1::TenantEvent) -> Vec<Cell> {
         Some(tenant_event::Kind::Waiting(waiting)) => waits(waiting),
         Some(tenant_event::Kind::Denied(denied)) => format!(
             "denied: {}",
-            words(
-                denied
-                    .refusal
-                    .as_ref()
-                    .map_or(v1::Rule::Unspecified, v1::Refusal::rule)
-            )
+            denied.refusal.as_ref().map_or(String::new(), explanation)
         ),
         Some(tenant_event::Kind::Requested(requested)) => {
             format!("requested, {}", words(requested.qos()))

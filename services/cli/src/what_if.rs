@@ -74,6 +74,7 @@ struct Submits {
 
 #[derive(Args)]
 struct AddNodes {
+    /// How many.
     #[arg(value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     count: u16,
     /// The node whose capacity, labels and taints they have.
@@ -83,6 +84,7 @@ struct AddNodes {
 
 #[derive(Args)]
 struct RemoveNode {
+    /// The nodes' names.
     #[arg(required = true)]
     nodes: Vec<String>,
 }
@@ -93,6 +95,8 @@ impl WhatIf {
             let whose = &mut submit.whose;
             let tenant = context.tenant_name(whose.tenant.as_deref())?;
             whose.tenant = Some(tenant.to_string());
+            let account = &mut submit.request.account;
+            *account = submit::own_account(account, tenant.as_str())?;
         }
         let bus = context.ledger().await?;
         let (output, cell) = (self.output, context.cell_no()?);

@@ -5,7 +5,7 @@ use crate::{
     replies::{Denial, Replies},
 };
 use async_nats::{Event, ServerError, jetstream};
-use identity::BadAuthority;
+use identity::{BadAuthority, Login};
 use schemas::{
     subjects::{OPERATOR, Subjects},
     v1::Outcome,
@@ -43,7 +43,7 @@ pub struct ConnectOptions {
     cell: String,
     party: Party,
     about: Option<Token>,
-    creds: Option<PathBuf>,
+    login: Login,
     ca_file: Option<PathBuf>,
     patience: Duration,
     deadline: Option<Duration>,
@@ -66,7 +66,7 @@ impl ConnectOptions {
             cell,
             party,
             about: None,
-            creds: None,
+            login: Login::Nobody,
             ca_file: None,
             patience: PATIENCE,
             deadline: None,
@@ -82,8 +82,13 @@ impl ConnectOptions {
     }
 
     /// The file by which the party is let in. It is read again at every connection.
-    pub fn creds(mut self, path: impl Into<PathBuf>) -> Self {
-        self.creds = Some(path.into());
+    pub fn creds(self, path: impl Into<PathBuf>) -> Self {
+        self.login(Login::Creds(path.into()))
+    }
+
+    /// By what the party is let in, where it is no creds file.
+    pub fn login(mut self, login: Login) -> Self {
+        self.login = login;
         self
     }
 
@@ -168,10 +173,7 @@ impl Client {
     pub async fn connect(options: ConnectOptions) -> Result<Self, ConnectError> {
         let cell = Token::new(&options.cell)?;
         let denial = Denial::default();
-        let connect = match options.creds {
-            Some(path) => identity::connect(path),
-            None => identity::connect_as_nobody(),
-        };
+        let connect = options.login.options();
         let connect = identity::trusting(connect, options.ca_file.as_deref())?
             .name(format!("apportion client {}", options.party.name()))
             .event_callback({
@@ -223,6 +225,16 @@ impl Client {
     pub fn subjects(&self) -> &Subjects {
         &self.0.subjects
     }
+
+    /// The newest position of the ledger that an outcome on this connection has named; 0: none has. A question with it as
+    /// `at_lsn` is answered with everything that was decided here in it.
+    pub fn decided_lsn(&self) -> u64 {
+        self.0.replies.decided()
+    }
+
+    pub fn deadline(&self) -> Option<Duration> {
+        self.0.deadline
+    }
 }
 
 /// A refused publish or subscribe comes as an event and not as an error of the call, so the last one is kept for
@@ -239,6 +251,10 @@ fn note(event: &Event, denial: &Denial) {
         }
         Event::SlowConsumer(subscription) => {
             tracing::warn!(subscription, "nats slow consumer, replies dropped");
+        }
+        Event::Disconnected => {
+            tracing::debug!(event = %event, "nats");
+            denial.connection_lost();
         }
         other => tracing::debug!(event = %other, "nats"),
     }

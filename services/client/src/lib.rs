@@ -67,7 +67,7 @@ pub use feed::{Feed, FeedError, Follower, PAGE_MAX, Position};
 pub use operation::Operation;
 pub use outcome::{Failed, NoOutcome};
 pub use pending::Pending;
-pub use query::QueryError;
+pub use query::{QueryError, explanation};
 pub use schemas::v1::{
     Acquire, AcquireBundle, AllocationState as AllocationStanding, AllocationView, AllocationsPage,
     AllocationsQuery, Applied, BillLine, BillReply, BudgetView, Cancel, CancelJobSet, Cancelled,

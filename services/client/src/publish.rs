@@ -53,14 +53,23 @@ impl Inner {
             headers.insert(HEADER_TRACEPARENT, traceparent);
         }
         let denial = self.replies.denial.clone();
+        let denied = denial.of(&subject);
         let ack = self
             .jetstream
             .publish_with_headers(subject, headers, envelope.payload())
             .await
             .map_err(|error| unacknowledged(&error, &denial))?;
         let acknowledged = async move {
-            let ack = ack.into_future().await;
-            ack.map(drop).map_err(|e| unacknowledged(&e, &denial))
+            tokio::select! {
+                biased;
+                ack = ack.into_future() => {
+                    ack.map(drop).map_err(|e| unacknowledged(&e, &denial))
+                }
+                said = denied => Err(NoOutcome::NotReceived {
+                    why: format!("the bus does not let it through: {said}"),
+                    retryable: false,
+                }),
+            }
         };
         Ok(Sent {
             slot: Arc::new(slot),

@@ -5,7 +5,6 @@
 //! [`Rule::NotApplied`](vocab::Rule::NotApplied) otherwise.
 
 use crate::Client;
-use async_nats::RequestErrorKind;
 use prost::Message;
 use schemas::v1::{
     AllocationQuery, AllocationReply, AllocationView, AllocationsPage, AllocationsQuery, BillQuery,
@@ -33,15 +32,25 @@ pub enum QueryError {
     #[error("the cell sent no answer: {0}")]
     Decode(#[from] prost::DecodeError),
     /// The question broke a rule, or what it is about is not the asker's.
-    #[error("refused: {}, {}", rule_name(.0), .0.subject)]
+    #[error("refused: {}", explanation(.0))]
     Refused(Refusal),
     /// Neither a view nor a refusal.
     #[error("the cell sent an empty answer")]
     Empty,
 }
 
-fn rule_name(refusal: &Refusal) -> &'static str {
-    Rule::from_number(refusal.rule).map_or("a rule that this version does not know", Rule::name)
+/// A refusal in words: what was sent, what may be, and what would let it pass.
+pub fn explanation(refusal: &Refusal) -> String {
+    let Refusal {
+        rule,
+        subject,
+        limit,
+        actual,
+    } = refusal;
+    match Rule::from_number(*rule) {
+        Some(rule) => vocab::Refusal::over(rule, subject, *limit, *actual).explanation(),
+        None => format!("{subject}: rule {rule}, which this version does not know"),
+    }
 }
 
 impl QueryError {
@@ -204,12 +213,13 @@ impl Client {
         let subject = self.subjects().query(whose, verb);
         let payload = query.encode_to_vec().into();
         self.0.replies.denial.clear();
-        let asked = self.0.nats.request(subject, payload).await;
         // What the bus forbids it says beside the question, which then has no answer.
-        let message = asked.map_err(|error| match self.0.replies.denial.said() {
-            Some(said) if error.kind() == RequestErrorKind::TimedOut => QueryError::Denied(said),
-            _ => error.into(),
-        })?;
+        let denied = self.0.replies.denial.of(&subject);
+        let message = tokio::select! {
+            biased;
+            asked = self.0.nats.request(subject, payload) => asked?,
+            said = denied => return Err(QueryError::Denied(said)),
+        };
         let failure = message.headers.as_ref().and_then(|h| h.get(SERVICE_ERROR));
         if let Some(text) = failure {
             return Err(QueryError::Service(text.to_string()));

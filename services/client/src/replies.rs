@@ -11,29 +11,60 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use uuid::Uuid;
 
-/// The last thing the server forbade this connection.
-#[derive(Clone, Default)]
-pub(crate) struct Denial(Arc<Mutex<Option<String>>>);
+/// The last thing the server forbade this client.
+#[derive(Clone)]
+pub(crate) struct Denial(Arc<watch::Sender<Said>>);
+
+#[derive(Default)]
+struct Said {
+    text: Option<String>,
+    /// Connections that were lost. What one of them was allowed says nothing about the next one.
+    lost: u64,
+}
+
+impl Default for Denial {
+    fn default() -> Self {
+        Self(Arc::new(watch::Sender::default()))
+    }
+}
 
 impl Denial {
     pub(crate) fn set(&self, text: &str) {
-        *locked(&self.0) = Some(text.to_owned());
+        self.0.send_modify(|said| said.text = Some(text.to_owned()));
+    }
+
+    pub(crate) fn connection_lost(&self) {
+        self.0.send_modify(|said| said.lost += 1);
     }
 
     /// What was forbidden before says nothing about what is asked now.
     pub(crate) fn clear(&self) {
-        *locked(&self.0) = None;
+        self.0.send_modify(|said| said.text = None);
     }
 
-    pub(crate) fn said(&self) -> Option<String> {
-        locked(&self.0).clone()
+    /// Until the server says that it did not let through what this connection says from now on on `subject`. Never where the
+    /// connection is lost before.
+    pub(crate) fn of(&self, subject: &str) -> impl Future<Output = String> + Send + 'static {
+        let (mut said, quoted) = (self.0.subscribe(), format!("\"{subject}\""));
+        let connection = said.borrow_and_update().lost;
+        async move {
+            loop {
+                if said.changed().await.is_err() || said.borrow().lost != connection {
+                    return std::future::pending().await;
+                }
+                let text = said.borrow_and_update().text.clone();
+                if let Some(text) = text.filter(|text| text.contains(&quoted)) {
+                    return text;
+                }
+            }
+        }
     }
 
     pub(crate) fn append_to(&self, why: String) -> String {
-        match &*locked(&self.0) {
+        match &self.0.borrow().text {
             Some(text) => format!("{why}; the server said: {text}"),
             None => why,
         }
@@ -61,6 +92,8 @@ pub(crate) struct Replies {
     prefix: String,
     next: AtomicU64,
     waiting: Mutex<HashMap<String, Waiting>>,
+    /// The newest position that an outcome has named.
+    decided: AtomicU64,
     pub(crate) denial: Denial,
 }
 
@@ -70,8 +103,13 @@ impl Replies {
             prefix: Uuid::new_v4().simple().to_string(),
             next: AtomicU64::new(0),
             waiting: Mutex::default(),
+            decided: AtomicU64::new(0),
             denial,
         }
+    }
+
+    pub(crate) fn decided(&self) -> u64 {
+        self.decided.load(Ordering::Relaxed)
     }
 
     /// A token for one message: at most 32 hexadecimal digits, a dash and 20 decimal ones.
@@ -115,6 +153,7 @@ impl Replies {
 
     /// Whoever gave up waiting will ask again.
     fn deliver(&self, token: &str, outcome: Outcome) {
+        self.decided.fetch_max(outcome.lsn, Ordering::Relaxed);
         let mut waiting = locked(&self.waiting);
         let Some(Waiting { by_id, alone }) = waiting.get_mut(token) else {
             return;
@@ -156,6 +195,34 @@ mod tests {
             ((id.to_string(), sender), receiver)
         };
         ids.iter().map(pair).unzip()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_denial_is_of_its_subject_and_its_connection() {
+        let check = async |steps: &[&str], expected: Option<&str>| {
+            let denial = Denial::default();
+            let said = denial.of("a.b");
+            let waits = tokio::time::timeout(std::time::Duration::from_secs(1), said);
+            let says = async {
+                for step in steps {
+                    match *step {
+                        "lost" => denial.connection_lost(),
+                        "clear" => denial.clear(),
+                        text => denial.set(text),
+                    }
+                    tokio::task::yield_now().await;
+                }
+            };
+            let (found, ()) = tokio::join!(waits, says);
+            assert_eq!(found.ok().as_deref(), expected, "{steps:?}");
+        };
+        let of = |subject| format!("Permissions Violation for Publish to \"{subject}\"");
+        let (own, other) = (of("a.b"), of("a.b.c"));
+        check(&[&own], Some(&own)).await;
+        check(&[&other, &own], Some(&own)).await;
+        check(&[&other], None).await;
+        check(&["clear"], None).await;
+        check(&["lost", &own], None).await;
     }
 
     #[test]

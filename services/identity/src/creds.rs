@@ -124,7 +124,7 @@ pub fn connect_as_nobody() -> ConnectOptions {
     back_soon(ConnectOptions::new())
 }
 
-fn back_soon(options: ConnectOptions) -> ConnectOptions {
+pub(crate) fn back_soon(options: ConnectOptions) -> ConnectOptions {
     options.reconnect_delay_callback(reconnect_delay)
 }
 

@@ -7,6 +7,7 @@ mod capacity;
 mod encoded_spec;
 mod event;
 pub mod fact;
+pub mod human;
 mod ids;
 mod kind;
 mod level;
@@ -44,7 +45,7 @@ pub use life::{LifeFact, Stage, Stop};
 pub use named_spec::{NamedSpec, NamedSpecs};
 pub use numbered::{Number, Numbered};
 pub use rate::{RateKey, RateRank, RateScope};
-pub use refusal::{Refusal, Rule};
+pub use refusal::{Refusal, Rule, Teaching};
 pub use resource::{LeaseNo, LeaseState, ResourceAnswer, ResourceAsk, Slot};
 pub use rules::{
     GroupTerm, NumaPolicy, Operator, PlacementRules, Requirement, Spread, Taint, TaintEffect,

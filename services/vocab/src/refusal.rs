@@ -1,5 +1,9 @@
 //! A refusal names the broken rule. Numbers are part of the contract.
 
+mod sentence;
+
+pub use sentence::Teaching;
+
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -22,6 +26,15 @@ pub struct Refusal {
 impl Refusal {
     pub fn new(rule: Rule, subject: impl Into<String>) -> Self {
         Self::over(rule, subject, 0, 0)
+    }
+
+    /// A message that is longer or shorter than it is as it would be `written` here: it has a field that is not known, which
+    /// is named, or is not canonical.
+    pub fn not_as_written(given: &[u8], written: &[u8]) -> Self {
+        match wire::unknown_field(given, written) {
+            Some(path) => Self::new(Rule::UnknownField, format!("field {path}")),
+            None => Self::new(Rule::UnknownField, sentence::NOT_CANONICAL),
+        }
     }
 
     pub fn over(rule: Rule, subject: impl Into<String>, limit: u64, actual: u64) -> Self {
@@ -188,6 +201,7 @@ rules! {
     Closed = 77, "closed", true;
 }
 
+/// Short and exact, for logs and tests; people are told [`Refusal::explanation`].
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.rule.name().replace('_', " "))?;

@@ -131,6 +131,12 @@ fn year_and_month(days: i64) -> (i64, i64) {
     (year, month)
 }
 
+/// Of a day since 1970-01-01: the year, the month (1 to 12) and the day of the month (from 1).
+pub fn date(days: i64) -> (i64, i64, i64) {
+    let (year, month) = year_and_month(days);
+    (year, month, days - days_before(year, month) + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -28,6 +28,7 @@
 // The derive names this crate; so it can be used in here, too.
 extern crate self as wire;
 
+mod canonical;
 mod codec;
 mod columns;
 mod descriptor;
@@ -38,6 +39,7 @@ mod sample;
 mod schema;
 mod value;
 
+pub use canonical::unknown_field;
 pub use codec::{Codec, Explicit, OrDefault, Pair, Pairs, Plain};
 pub use columns::{Column, Columns, Rows};
 pub use descriptor::{

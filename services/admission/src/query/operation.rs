@@ -114,7 +114,7 @@ pub(super) fn broken(stored: &StoredRefusal) -> v1::Refused {
     v1::Refused {
         refusal: Some(refusal.to_prost()),
         retryable: rule.retryable(),
-        explanation: refusal.to_string(),
+        explanation: refusal.explanation(),
     }
 }
 

@@ -87,12 +87,14 @@ fn operation(message: &InboxMessage, payload: &[u8]) -> Operation {
 /// The requests of a batch; none when the message is none, or is not readable as one.
 fn batch(payload: &Bytes) -> Option<Result<Vec<Bytes>, Refusal>> {
     let envelope = envelope(payload.clone())?;
-    let size = prost::Message::encoded_len(&envelope);
+    envelope.batch.as_ref()?;
+    if prost::Message::encoded_len(&envelope) != payload.len() {
+        let written = prost::Message::encode_to_vec(&envelope);
+        return Some(Err(Refusal::not_as_written(payload, &written)));
+    }
     let requests = envelope.batch?.requests;
     let (limit, actual) = (BATCH_MAX as u64, requests.len() as u64);
-    Some(if size != payload.len() {
-        Err(Refusal::new(Rule::UnknownField, "batch"))
-    } else if !envelope.operation_id.is_empty() {
+    Some(if !envelope.operation_id.is_empty() {
         Err(Refusal::new(Rule::OperationIdInvalid, "operation_id"))
     } else if requests.is_empty() {
         Err(Refusal::new(Rule::QuantityZero, "requests"))
@@ -135,17 +137,17 @@ fn read(payload: &[u8], operation: &mut Operation, scratch: &mut Vec<u8>) -> Res
         }
     };
     encode(&request, scratch);
-    let whole = scratch.len() == payload.len();
+    // Half of what was asked is not what was asked: a message with a field that this version does not know, or written
+    // in a way that it would not, is refused as a whole.
+    let other = (scratch.len() != payload.len()).then(|| Refusal::not_as_written(payload, scratch));
     // The slot is not part of the content that an operation id stands for.
     let slot = request.slot().and_then(Option::take);
     if slot.is_some() {
         encode(&request, scratch);
     }
     operation.operation_id = Some(token(std::mem::take(&mut request.operation_id))?);
-    // Half of what was asked is not what was asked: a message with a field that this version does not know, or written
-    // in a way that it would not, is refused as a whole.
-    if !whole {
-        return Err(Refusal::new(Rule::UnknownField, "request"));
+    if let Some(refusal) = other {
+        return Err(refusal);
     }
     if slot.is_some() {
         operation.digest = Digest::of(scratch).short();

@@ -167,7 +167,7 @@ fn waiting(waiting: &Waiting, out: &mut Row) {
 }
 
 fn explained(refusal: &Refusal, number: u32, out: &mut Row) {
-    field(&refusal.to_string(), number, out);
+    field(&refusal.explanation(), number, out);
 }
 
 fn ended(

@@ -330,7 +330,7 @@ fn what_is_told_is_written_as_the_contract_has_it() {
     let waiting = v1::Waiting {
         reason: WaitingReason::Quota.number(),
         quota: Some(said.clone()),
-        explanation: refusal.to_string(),
+        explanation: refusal.explanation(),
     };
     check(
         FeedKind::Waiting(why.clone()),
@@ -503,7 +503,7 @@ fn what_is_told_is_written_as_the_contract_has_it() {
     );
     answer(OutcomeKind::Reclaimed, Reply::Reclaimed(v1::Reclaimed {}));
     let refused = v1::Refused {
-        explanation: refusal.to_string(),
+        explanation: refusal.explanation(),
         retryable: true,
         refusal: Some(said),
     };

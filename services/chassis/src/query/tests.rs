@@ -75,7 +75,9 @@ async fn a_query_is_answered_or_refused_by_name() {
     check(&query("", 0), "name_invalid resource 0 0").await;
     check(b"\xff\xff", "malformed_message payload 0 0").await;
     let unknown = [query("r", 0), vec![0x7a, 1, b'x']].concat();
-    check(&unknown, "unknown_field query 0 0").await;
+    check(&unknown, "unknown_field field 15 0 0").await;
+    let with_default = [query("r", 0), vec![16, 0]].concat();
+    check(&with_default, "unknown_field encoding 0 0").await;
     let large = query(&"r".repeat(QUERY_BYTES_MAX), 0);
     let actual = large.len();
     check(&large, &format!("payload_too_large payload 65536 {actual}")).await;

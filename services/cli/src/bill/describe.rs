@@ -139,7 +139,9 @@ fn row(
         page.lines.iter().filter(of_kind)
     });
     let (mut charged, mut micro, mut currency) = (Vec::new(), 0, "");
+    let mut billed_as = Vec::new();
     for line in lines {
+        billed_as.push(line.resource.as_str());
         charged.push(hours(
             &line.resource,
             line.quantity.parse().unwrap_or_default(),
@@ -151,8 +153,15 @@ fn row(
         true => named(""),
         false => exactly(format!("{} {currency}", amount::money(micro)), micro),
     };
+    // As the bill has it, with the model.
+    billed_as.sort_unstable();
+    billed_as.dedup();
+    let resource = match billed_as.is_empty() {
+        true => kind.name().to_owned(),
+        false => billed_as.join(", "),
+    };
     vec![
-        plain(kind.name()),
+        plain(resource),
         quantity(kind, asked.unsigned_abs()),
         used.unwrap_or_else(|| named("")),
         named(&charged.join(", ")),
@@ -205,6 +214,8 @@ mod tests {
         let view = AllocationView {
             cpu_milli: 1000,
             memory_bytes: 64 << 20,
+            gpu_count: 1,
+            gpu_milli: 500,
             ended: Some(Ended {
                 exit: Some(RunExit {
                     usage: Some(RunUsage {
@@ -225,7 +236,7 @@ mod tests {
             ..UsageLine::default()
         };
         let page = UsagePage {
-            lines: vec![line("cpu", "3600000000")],
+            lines: vec![line("cpu", "3600000000"), line("gpu:G2", "1800000000")],
             currency: "EUR".to_owned(),
             ..UsagePage::default()
         };
@@ -239,7 +250,8 @@ mod tests {
             rows,
             [
                 "cpu | 1.000 cores | 0.012 CPU seconds | 1.000000 core-hours | 1.500000 EUR",
-                "memory | 0.062 GiB | 0.031 GiB at the most | - | -",
+                "memory | 64 MiB | 32 MiB at the most | - | -",
+                "gpu:G2 | 0.500 GPUs | - | 0.500000 GPU-hours | 1.500000 EUR",
             ]
         );
     }

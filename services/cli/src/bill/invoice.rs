@@ -61,6 +61,7 @@ pub struct Exporting {
     /// 2026-11.
     #[arg(value_parser = month)]
     month: Month,
+    /// The form of the file.
     #[arg(long, value_enum, default_value_t = Format::Csv)]
     format: Format,
     /// Where to; without it, to the standard output.

@@ -38,10 +38,10 @@ pub struct Set {
     /// For use of nodes with this label cluster alone.
     #[arg(long, default_value = "")]
     cluster: String,
-    /// From this moment on, to the millisecond: 2026-12-01T00:00:00Z. Without it from the beginning of time, which only the
+    /// From this moment on: 2026-12-01, 2026-12-01T08:30:00Z, or so long from now as in 2h. Without it from the beginning of time, which only the
     /// first rate of a resource and scope can be, and only while no month is closed.
-    #[arg(long, value_parser = amount::moment_ms, default_value = "1970-01-01T00:00:00Z")]
-    from: i64,
+    #[arg(long, value_name = "MOMENT", value_parser = amount::to_come)]
+    from: Option<amount::ToCome>,
     #[command(flatten)]
     expected: Expected,
 }
@@ -67,7 +67,9 @@ impl Set {
         let change = v1::SetRate {
             resource: self.resource,
             micro_per_unit_hour: self.price,
-            effective_from_ms: self.from,
+            effective_from_ms: self
+                .from
+                .map_or(0, |from| from.ms(context.clock().now_ms())),
             expected_version: self.expected.expected_version,
             tenant: self.tenant,
             priority_class: self.priority_class,

@@ -34,14 +34,19 @@ pub struct Usage {
     /// Only the runs of this allocation, whenever they were: its id; or of a tenant its name, or the beginning of one.
     #[arg(long, conflicts_with_all = ["month", "since", "until", "by"])]
     allocation: Option<String>,
+    /// Only use of this team.
     #[arg(long)]
     team: Option<String>,
+    /// Only use of this namespace.
     #[arg(long)]
     namespace: Option<String>,
+    /// Only use by what was in this queue.
     #[arg(long)]
     queue: Option<String>,
+    /// Only use by this job set.
     #[arg(long)]
     job_set: Option<String>,
+    /// Only use by this priority class.
     #[arg(long)]
     priority_class: Option<String>,
     /// cpu, memory, gpu or gpu:<model>.

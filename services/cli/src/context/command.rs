@@ -10,7 +10,7 @@ use crate::{
     print::{Fields, Output, Page, Sheet, column, named, plain, say, valued},
 };
 use clap::{Args, Subcommand};
-use identity::Creds;
+use identity::{Creds, files};
 use std::path::{Path, PathBuf, absolute};
 use vocab::Token;
 
@@ -24,9 +24,15 @@ pub enum ContextCommand {
     /// are. The first context is in use from then on.
     Set(Box<Set>),
     /// Take this context from now on.
-    Use { name: String },
-    /// Delete a context. The files that it names stay.
-    Delete { name: String },
+    Use {
+        /// The context's name.
+        name: String,
+    },
+    /// Delete a context, with a secret that was asked for. The files that it names stay.
+    Delete {
+        /// The context's name.
+        name: String,
+    },
 }
 
 #[derive(Args)]
@@ -37,6 +43,7 @@ pub struct List {
 
 #[derive(Args)]
 pub struct Show {
+    /// The context; without it, what holds now.
     name: Option<String>,
     #[command(flatten)]
     output: Output,
@@ -44,6 +51,7 @@ pub struct Show {
 
 #[derive(Args)]
 pub struct Set {
+    /// The context's name.
     name: String,
     /// The bus, such as tls://nats.example.org:4222; several with commas between them.
     #[arg(long, value_name = "URL")]
@@ -58,8 +66,26 @@ pub struct Set {
     #[arg(long, conflicts_with = "tenant")]
     operator: bool,
     /// The file by which the bus lets the tenant or the operator in.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["token_file", "user", "password_file", "prompt"])]
     creds: Option<PathBuf>,
+    /// A file whose first line is a token, for a bus that lets in by one.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["user", "password_file", "prompt"])]
+    token_file: Option<PathBuf>,
+    /// A user, for a bus that lets in by a user and a password.
+    #[arg(long)]
+    user: Option<String>,
+    /// A file whose first line is the user's password.
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "user",
+        conflicts_with = "prompt"
+    )]
+    password_file: Option<PathBuf>,
+    /// Ask for the user's password, or without --user for the token, at the terminal, without showing it. It is kept in a file
+    /// beside the contexts that nobody else may read.
+    #[arg(long)]
+    prompt: bool,
     /// The PEM file of the authority that the servers have their certificates of.
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
@@ -86,7 +112,7 @@ impl ContextCommand {
                     of_name(&name, file).map_err(Failure::usage)?;
                     file.contexts.remove(&name);
                     file.current.take_if(|current| *current == name);
-                    Ok(())
+                    Ok(files::remove(&secret_path(&path, &name))?)
                 })?;
                 say!("context {name} is deleted");
                 Ok(())
@@ -127,9 +153,7 @@ impl List {
 fn who(settings: &Settings) -> String {
     match &settings.tenant {
         Some(tenant) => format!("tenant {tenant}"),
-        None if settings.creds.is_none() && settings.stack.is_some() => {
-            "whoever is named".to_owned()
-        }
+        None if !settings.says_login() && settings.stack.is_some() => "whoever is named".to_owned(),
         None => "operator".to_owned(),
     }
 }
@@ -158,6 +182,13 @@ impl Show {
             .add("cell", "cell", plain(context.cell()?))
             .add("who", "who", plain(who(settings)))
             .add("creds", "creds", file(&settings.creds))
+            .add("token_file", "token", file(&settings.token_file))
+            .add(
+                "user",
+                "user",
+                named(settings.user.as_deref().unwrap_or_default()),
+            )
+            .add("password_file", "password", file(&settings.password_file))
             .add("ca_file", "authority", file(&ca_file))
             .add("stack", "stack", file(&settings.stack));
         Page::one(fields).print(self.output)
@@ -168,7 +199,7 @@ impl Set {
     fn run(self, path: &Path, chosen: &Chosen) -> Result<(), Failure> {
         let name = Token::new(&self.name).map_err(Failure::usage)?.to_string();
         let is_operators = self.operator;
-        let said = self.settings(chosen.stack.clone())?;
+        let said = self.settings(path, &name, chosen.stack.clone())?;
         let mut first = false;
         File::change(path, |file| {
             let below = file.contexts.remove(&name).unwrap_or_default();
@@ -179,6 +210,7 @@ impl Set {
             if settings.has_secret() {
                 return Err(Failure::usage(ContextError::SecretInUrl));
             }
+            settings.login().map_err(Failure::usage)?;
             file.contexts.insert(name.clone(), settings);
             first = file.contexts.len() == 1;
             if first {
@@ -195,13 +227,29 @@ impl Set {
 
     /// What is given, with files by their whole paths: it is to hold in any directory. A file that is no good is refused here,
     /// where it is named.
-    fn settings(self, stack: Option<PathBuf>) -> Result<Settings, Failure> {
+    fn settings(
+        self,
+        contexts: &Path,
+        name: &str,
+        stack: Option<PathBuf>,
+    ) -> Result<Settings, Failure> {
         let whole = |path: Option<PathBuf>| path.map(absolute).transpose();
+        let asked = match self.prompt {
+            true => Some(ask(&secret_path(contexts, name), self.user.as_deref())?),
+            false => None,
+        };
+        let (asked_token, asked_password) = match self.user {
+            Some(_) => (None, asked),
+            None => (asked, None),
+        };
         let settings = Settings {
             nats_url: self.nats_url,
             cell: self.cell,
             tenant: self.tenant,
             creds: whole(self.creds)?,
+            token_file: whole(self.token_file)?.or(asked_token),
+            user: self.user,
+            password_file: whole(self.password_file)?.or(asked_password),
             ca_file: whole(self.ca_file)?,
             stack: whole(stack)?,
         };
@@ -211,9 +259,39 @@ impl Set {
         if let Some(path) = &settings.creds {
             Creds::read(path).map_err(Failure::usage)?;
         }
+        let secrets = [&settings.token_file, &settings.password_file];
+        for path in secrets.into_iter().flatten() {
+            if identity::secret(path).map_err(Failure::usage)?.is_empty() {
+                return Err(Failure::usage(format!(
+                    "{}: its first line is empty",
+                    path.display()
+                )));
+            }
+        }
         if let Some(path) = &settings.ca_file {
             identity::client_config(path).map_err(Failure::usage)?;
         }
         Ok(settings)
     }
+}
+
+/// Where a secret that was asked for is kept.
+fn secret_path(contexts: &Path, name: &str) -> PathBuf {
+    contexts.with_file_name(format!("{name}.secret"))
+}
+
+/// Asks for a secret at the terminal, and keeps it.
+fn ask(path: &Path, user: Option<&str>) -> Result<PathBuf, Failure> {
+    let prompt = match user {
+        Some(user) => format!("password of {user}: "),
+        None => "token: ".to_owned(),
+    };
+    let secret = rpassword::prompt_password(prompt);
+    let secret =
+        secret.map_err(|error| Failure::usage(format!("no terminal to ask at: {error}")))?;
+    if let Some(dir) = path.parent() {
+        files::make_dir(dir)?;
+    }
+    files::write(path, secret + "\n")?;
+    Ok(path.to_owned())
 }

@@ -1,8 +1,9 @@
 //! The user's own contexts, in a file for nobody else.
 
+use super::ContextError;
 use crate::Failure;
 use etcetera::BaseStrategy;
-use identity::files;
+use identity::{Login, files};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -31,6 +32,14 @@ pub struct Settings {
     pub tenant: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub creds: Option<PathBuf>,
+    /// A file with a token instead of creds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub token_file: Option<PathBuf>,
+    /// A user, with a password, instead of creds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub password_file: Option<PathBuf>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<PathBuf>,
     /// The file of a stack, which says the rest, and where its databases are.
@@ -39,16 +48,55 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// With what `over` says.
+    /// With what `over` says. What lets somebody in is of one source.
     pub fn under(self, over: Self) -> Self {
+        let login = if over.says_login() { &over } else { &self };
+        let Self {
+            creds,
+            token_file,
+            user,
+            password_file,
+            ..
+        } = login.clone();
         Self {
             nats_url: over.nats_url.or(self.nats_url),
             cell: over.cell.or(self.cell),
             tenant: over.tenant.or(self.tenant),
-            creds: over.creds.or(self.creds),
+            creds,
+            token_file,
+            user,
+            password_file,
             ca_file: over.ca_file.or(self.ca_file),
             stack: over.stack.or(self.stack),
         }
+    }
+
+    /// Whether it says anything of what lets somebody in.
+    pub fn says_login(&self) -> bool {
+        let files = [&self.creds, &self.token_file, &self.password_file];
+        self.user.is_some() || files.iter().any(|file| file.is_some())
+    }
+
+    /// What lets somebody in; none: nothing is said of it.
+    pub fn login(&self) -> Result<Option<Login>, ContextError> {
+        let said = (
+            &self.creds,
+            &self.token_file,
+            &self.user,
+            &self.password_file,
+        );
+        Ok(Some(match said {
+            (None, None, None, None) => return Ok(None),
+            (Some(path), None, None, None) => Login::Creds(path.clone()),
+            (None, Some(path), None, None) => Login::Token(path.clone()),
+            (None, None, Some(user), Some(file)) => Login::Password {
+                user: user.clone(),
+                file: file.clone(),
+            },
+            (None, None, Some(_), None) => return Err(ContextError::NoPassword),
+            (None, None, None, Some(_)) => return Err(ContextError::NoUser),
+            _ => return Err(ContextError::TwoLogins),
+        }))
     }
 
     /// Whether the URL names a user, whose password everybody would see who sees the URL.

@@ -12,6 +12,7 @@ use chassis::{Clock, stack::Stack};
 use clap::Args;
 use client::{Client, ConnectOptions};
 use file::{File, Settings};
+use identity::Login;
 use ledger::jetstream::JetStreamBus;
 use resolve::{Environment, Resolved, resolve};
 use schemas::subjects::Subjects;
@@ -71,9 +72,26 @@ pub enum ContextError {
         "this reads the cell's databases, and {0} has none: name the file of a stack with --stack, or in the context"
     )]
     NoDatabases(String),
-    #[error("the URL of the bus holds a password: creds stand in a file of their own")]
+    #[error(
+        "the URL of the bus holds a password: name its file with --user and --password-file, or --token-file"
+    )]
     SecretInUrl,
+    #[error(
+        "a user without a password: name its file with --password-file, or have it asked with --prompt"
+    )]
+    NoPassword,
+    #[error("a password without a user: say --user")]
+    NoUser,
+    #[error("more than one thing lets it in: take creds, a token, or a user with a password")]
+    TwoLogins,
 }
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the cell's database does not answer within {} s; what the bus can answer needs none",
+    DATABASE_PATIENCE.as_secs()
+)]
+struct DatabaseAway;
 
 impl Chosen {
     pub fn open(&self) -> Result<Context, Failure> {
@@ -131,12 +149,18 @@ impl Context {
         self.settings.ca_file.as_deref().or_else(of_stack)
     }
 
-    /// The creds of `operator` or of `tenant:<name>`. Those of a context are of whomever it is.
-    fn creds(&self, key: &str) -> Result<PathBuf, Failure> {
-        match (&self.settings.creds, &self.stack) {
-            (Some(creds), _) => Ok(creds.clone()),
-            (None, Some(stack)) => stack.creds(key).map_err(Failure::usage),
-            (None, None) => Err(self.lacks("what lets it in (creds, APPORTION_CREDS)")),
+    /// What lets in `operator` or `tenant:<name>`. That of a context is of whomever it is.
+    fn login(&self, key: &str) -> Result<Login, Failure> {
+        let said = self.settings.login().map_err(Failure::usage)?;
+        match (said, &self.stack) {
+            (Some(login), _) => Ok(login),
+            (None, Some(stack)) => {
+                let creds = stack.creds(key).map_err(Failure::usage)?;
+                Ok(Login::Creds(creds))
+            }
+            (None, None) => Err(self.lacks(
+                "what lets it in (creds, APPORTION_CREDS; or a token, or a user with a password)",
+            )),
         }
     }
 
@@ -163,19 +187,19 @@ impl Context {
         deadline: Option<Duration>,
     ) -> Result<Client, Failure> {
         let tenant = self.tenant_name(said)?;
-        if self.settings.creds.is_some() && self.settings.tenant.is_none() {
+        if self.settings.says_login() && self.settings.tenant.is_none() {
             return Err(Failure::usage(ContextError::Operators(self.source.clone())));
         }
-        let creds = self.creds(&format!("tenant:{tenant}"))?;
+        let login = self.login(&format!("tenant:{tenant}"))?;
         let options = ConnectOptions::tenant(self.nats_url()?, self.cell()?, tenant);
-        self.connect(options.creds(creds).deadline(deadline)).await
+        self.connect(options.login(login).deadline(deadline)).await
     }
 
     /// With a deadline for each operation.
     pub async fn operator_until(&self, deadline: Option<Duration>) -> Result<Client, Failure> {
-        let creds = self.operators_creds()?;
+        let login = self.operators_login()?;
         let options = ConnectOptions::operator(self.nats_url()?, self.cell()?);
-        self.connect(options.creds(creds).deadline(deadline)).await
+        self.connect(options.login(login).deadline(deadline)).await
     }
 
     /// For a question that operators may ask, too: of the tenant that is said or the context's, as that tenant, or as the
@@ -185,29 +209,29 @@ impl Context {
             return self.operator_until(None).await;
         }
         let tenant = self.tenant_name(said)?;
-        let of_operator = self.settings.creds.is_some() && self.settings.tenant.is_none();
-        if !of_operator && self.creds(&format!("tenant:{tenant}")).is_ok() {
+        let of_operator = self.settings.says_login() && self.settings.tenant.is_none();
+        if !of_operator && self.login(&format!("tenant:{tenant}")).is_ok() {
             return self.tenant(Some(tenant.as_str())).await;
         }
-        let creds = self.operators_creds()?;
+        let login = self.operators_login()?;
         let options = ConnectOptions::operator(self.nats_url()?, self.cell()?);
-        self.connect(options.creds(creds).about(tenant)).await
+        self.connect(options.login(login).about(tenant)).await
     }
 
     async fn connect(&self, options: ConnectOptions) -> Result<Client, Failure> {
         Ok(Client::connect(options.ca_file(self.ca_file())).await?)
     }
 
-    fn operators_creds(&self) -> Result<PathBuf, Failure> {
-        if self.settings.creds.is_some() && self.settings.tenant.is_some() {
+    fn operators_login(&self) -> Result<Login, Failure> {
+        if self.settings.says_login() && self.settings.tenant.is_some() {
             return Err(Failure::usage(ContextError::Tenants(self.source.clone())));
         }
-        self.creds("operator")
+        self.login("operator")
     }
 
     /// The bus itself, as the operator may use it.
     pub async fn bus(&self) -> Result<async_nats::Client, Failure> {
-        let options = identity::connect(self.operators_creds()?);
+        let options = self.operators_login()?.options();
         let options = identity::trusting(options, self.ca_file())?;
         Ok(options.connect(self.nats_url()?).await?)
     }
@@ -237,7 +261,10 @@ impl Context {
         let pool = PgPoolOptions::new()
             .max_connections(1)
             .acquire_timeout(DATABASE_PATIENCE);
-        Ok(pool.connect_with(options).await?)
+        match pool.connect_with(options).await {
+            Err(sqlx::Error::PoolTimedOut) => Err(Failure::unreachable(DatabaseAway)),
+            pool => Ok(pool?),
+        }
     }
 
     pub fn usage(&self) -> Result<analytics::store::Store, Failure> {

@@ -1,7 +1,6 @@
 //! What quota says: at which level, of what, how much is missing, and what would let it pass.
 
-use crate::amount;
-use vocab::{BudgetOf, ModelChoice, QuotaResource, Refusal, Rule};
+use vocab::{ModelChoice, QuotaResource, Refusal, Rule};
 
 /// As a clause.
 pub fn short(refusal: &Refusal) -> String {
@@ -13,16 +12,16 @@ pub fn short(refusal: &Refusal) -> String {
         }
         (Rule::DependencyPending, _) => "what it depends on has not ended".to_owned(),
         (Rule::QuotaNeverFits | Rule::BurstOver, Some(level)) => {
-            let (limit, actual) = (level.amount(refusal.limit), level.amount(actual));
+            let (limit, actual) = (refusal.amount(refusal.limit), refusal.amount(actual));
             let (what, account) = (level.what(), level.account);
             format!("it asks for {actual} of {what}, of which {account} may hold {limit} now")
         }
         (_, Some(level)) => {
-            let (limit, actual) = (level.amount(refusal.limit), level.amount(actual));
+            let (limit, actual) = (refusal.amount(refusal.limit), refusal.amount(actual));
             let (what, account) = (level.what(), level.account);
             format!("{what} of {account} would come to {actual} of {limit}")
         }
-        (_, None) => refusal.to_string(),
+        (_, None) => refusal.explanation(),
     }
 }
 
@@ -41,7 +40,7 @@ pub fn lines(refusal: &Refusal) -> Vec<String> {
             out.push("passes when  that has ended; only then it asks for quota".to_owned());
         }
         (Rule::QuotaExceeded, Some(level)) => {
-            let (level_of, missing) = (level.name(), level.amount(missing));
+            let (level_of, missing) = (level.name(), refusal.amount(missing));
             out.push(format!("level        {level_of} {}", level.account));
             out.push(format!("missing      {missing} of {}", level.what()));
             out.push(format!(
@@ -58,7 +57,7 @@ pub fn lines(refusal: &Refusal) -> Vec<String> {
             ));
         }
         (Rule::QuotaNeverFits, Some(level)) => {
-            let missing = level.amount(missing);
+            let missing = refusal.amount(missing);
             out.push(format!(
                 "passes when  it asks for {missing} less, or the limit of {} is raised by that",
                 level.account
@@ -106,28 +105,6 @@ impl<'a> Level<'a> {
             }
         }
     }
-
-    fn amount(&self, amount: u64) -> String {
-        let gpus = ModelChoice::parse(self.what).map(|_| QuotaResource::Gpu);
-        let resource = gpus.or_else(|| QuotaResource::parse(self.what));
-        match (resource, BudgetOf::parse(self.what)) {
-            (Some(resource), _) => {
-                let unit = amount::unit(&resource).map_or(String::new(), |unit| format!(" {unit}"));
-                let number = amount::plain(&resource, amount.into());
-                format!("{}{unit}", short_number(&number))
-            }
-            (None, Some(of)) => amount::spent(&of, amount.into()),
-            (None, None) => amount.to_string(),
-        }
-    }
-}
-
-/// Without noughts behind the point.
-fn short_number(text: &str) -> &str {
-    match text.contains('.') {
-        true => text.trim_end_matches('0').trim_end_matches('.'),
-        false => text,
-    }
 }
 
 #[cfg(test)]
@@ -148,12 +125,12 @@ mod tests {
             &[
                 "quota        gpu:A100 or gpu:H100 of a would come to 9 GPUs of 8 GPUs",
                 "level        tenant a",
-                "missing      1 GPUs of gpu:A100 or gpu:H100",
+                "missing      1 GPU of gpu:A100 or gpu:H100",
                 "passes when  so much of what a holds is given back, or its limit is raised by that",
             ],
         );
         let any = Refusal::over(Rule::QuotaNeverFits, "a gpu:*", 0, 1000);
-        let expected = "it asks for 1 GPUs of gpu of any model, of which a may hold 0 GPUs now";
+        let expected = "it asks for 1 GPU of gpu of any model, of which a may hold 0 GPUs now";
         assert_eq!(short(&any), expected);
     }
 
@@ -226,7 +203,9 @@ mod tests {
             Rule::TenantUnknown,
             "tenant",
             (0, 0),
-            &["quota        tenant unknown: tenant"],
+            &[
+                "quota        tenant unknown: tenant: no operator has set this tenant; have the tenant set: apportion tenant NAME",
+            ],
         );
     }
 }

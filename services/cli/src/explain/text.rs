@@ -291,13 +291,29 @@ fn of_placement(explanation: &Explanation, at: Option<Lsn>) -> Vec<String> {
         format!("policy       {}", placed.policy.name()),
     ];
     let scores = placed.candidates.iter().take(SCORES);
+    let best = placed.candidates.iter().map(|one| one.score).max();
     let scores: Vec<_> = scores
-        .map(|one| format!("{} {}", one.node.as_str(), one.score))
+        .map(|one| {
+            format!(
+                "{} {}",
+                one.node.as_str(),
+                of_best(one.score, best.unwrap_or(0))
+            )
+        })
         .collect();
     if !scores.is_empty() {
-        out.push(format!("scores       {}", scores.join(", ")));
+        out.push(format!(
+            "scores       {} of the best score",
+            scores.join(", ")
+        ));
     }
     out
+}
+
+/// Scores of different policies have different units, and only how they compare says something.
+fn of_best(score: u32, best: u32) -> String {
+    let percent = u64::from(score) * 100;
+    format!("{} %", percent.checked_div(best.into()).unwrap_or(100))
 }
 
 #[cfg(test)]

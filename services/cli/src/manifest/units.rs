@@ -58,7 +58,7 @@ unit!(
 );
 unit!(
     /// Unix milliseconds.
-    Moment(i64), amount::moment_ms, |ms| amount::moment(Millis(*ms))
+    Moment(i64), amount::moment_ms, |ms| amount::moment_text(Millis(*ms))
 );
 unit!(
     /// Millionths of the currency.

@@ -14,6 +14,7 @@ use vocab::{Operator, Requirement, Token};
 /// Nodes by their names or by their labels, such as those of a cluster.
 #[derive(Args)]
 pub struct Chosen {
+    /// The nodes' names.
     #[arg(required_unless_present = "selector")]
     nodes: Vec<String>,
     /// All nodes that are known now whose labels are like this: KEY=V1,V2 KEY!=V1,V2 KEY !KEY; may be repeated, and all must hold.
@@ -42,6 +43,7 @@ pub struct Uncordon {
 /// Of one node, as a question.
 #[derive(Args)]
 pub struct OneNode {
+    /// The node's name.
     node: String,
     #[command(flatten)]
     expected: Expected,

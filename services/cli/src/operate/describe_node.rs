@@ -25,6 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 #[derive(Args)]
 pub struct DescribeNode {
+    /// The node's name.
     node: String,
     #[command(flatten)]
     output: Output,

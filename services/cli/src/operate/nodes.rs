@@ -30,6 +30,7 @@ pub enum NodeCommand {
 /// What is not given the node may not have.
 #[derive(Args)]
 pub struct Approve {
+    /// The node's name.
     node: String,
     /// The most cores (64, or 1500m) that it may register.
     #[arg(long, value_parser = amount::cpu_milli)]
@@ -58,6 +59,7 @@ pub struct Approve {
 
 #[derive(Args)]
 pub struct Forget {
+    /// The node's name.
     node: String,
     #[command(flatten)]
     expected: Expected,
@@ -176,6 +178,7 @@ impl List {
 
 #[derive(Args)]
 pub struct Reserve {
+    /// The reservation's name.
     reservation: String,
     /// Whose the nodes are meanwhile.
     #[arg(long)]
@@ -198,6 +201,7 @@ pub struct Reserve {
 
 #[derive(Args)]
 pub struct Unreserve {
+    /// The reservation's name.
     reservation: String,
     #[command(flatten)]
     expected: Expected,

@@ -8,6 +8,7 @@ use schemas::v1;
 /// Sets all of a priority class. Those that were asked for before keep the priority that they have.
 #[derive(Args)]
 pub struct PriorityClass {
+    /// The class's name.
     class: String,
     /// The priority of its allocations; higher goes first.
     #[arg(allow_negative_numbers = true)]

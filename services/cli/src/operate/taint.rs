@@ -17,6 +17,7 @@ use vocab::{Taint as Given, TaintEffect};
 /// Give taints to a node, or take them from it; without any, show them. Taints that a node says of itself stay.
 #[derive(Args)]
 pub struct Taint {
+    /// The node's name.
     node: String,
     /// KEY[=VALUE]:EFFECT gives it one, KEY[:EFFECT]- takes it away. NoSchedule: nobody comes who does not tolerate it;
     /// PreferNoSchedule: only where there is no other room; NoExecute: and what runs there goes.

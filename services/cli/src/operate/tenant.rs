@@ -9,6 +9,7 @@ use vocab::{OnExceed, ReclaimFrom};
 /// Sets all of a tenant: what is not given goes back to its default.
 #[derive(Args)]
 pub struct Tenant {
+    /// The tenant's name.
     tenant: String,
     /// Tenants of one cohort lend each other what they do not use.
     #[arg(long, default_value = "")]

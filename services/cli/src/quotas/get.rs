@@ -14,7 +14,9 @@ use quota::{
     query::of_wait,
     store::{AccountRow, PlannedRow},
 };
-use vocab::{Account, AllocationId, Limits, Millis, OnExceed, QuotaResource, ReclaimFrom, Token};
+use vocab::{
+    Account, AllocationId, Limits, Millis, OnExceed, QuotaResource, ReclaimFrom, Refusal, Token,
+};
 
 #[derive(Args)]
 pub struct Get {
@@ -219,7 +221,7 @@ fn planned(row: &PlannedRow) -> String {
 
 fn waits((id, state): &Waiting) -> String {
     let refusal = state.refusal.as_ref();
-    let reason = refusal.map_or("not tried again yet".into(), ToString::to_string);
+    let reason = refusal.map_or("not tried again yet".into(), Refusal::explanation);
     let reclaimed = match state.reclaimed {
         None => "",
         Some(_) => ", its quota was taken back",
@@ -241,7 +243,7 @@ fn waits((id, state): &Waiting) -> String {
 mod tests {
     use super::*;
     use quota::project::{Peak, Planned, Reclaimed};
-    use vocab::{AllocationNo, CellNo, Refusal, Rule, Validity};
+    use vocab::{AllocationNo, CellNo, Rule, Validity};
 
     fn view() -> View {
         let account = Account::parse("a").unwrap();
@@ -334,8 +336,9 @@ mod tests {
             ]
         );
         let waits = format!(
-            "waits    {} of x priority 5 since 1970-01-01T00:00:00Z: quota exceeded: a/x cpu (limit 8, actual 9), \
-             its quota was taken back",
+            "waits    {} of x priority 5 since 1970-01-01T00:00:00Z: quota exceeded: a/x cpu: it would \
+             come to 0.009 cores, and the limit is 0.008 cores; wait until something of it has ended, ask for less, or \
+             have the limit raised, its quota was taken back",
             AllocationNo(1).id(CellNo(3)),
         );
         let tenant = view.tenant.as_ref().unwrap();

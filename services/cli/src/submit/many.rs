@@ -1,7 +1,7 @@
 //! Many allocations, asked for in as few messages as they fit into. What starts after others is told so by their operations, whose
 //! ids are known before anything is sent.
 
-use super::state;
+use super::{account, state};
 use crate::{
     Failure,
     manifest::{Place, Wrong},
@@ -49,6 +49,21 @@ pub struct Ready {
     title: String,
     id: String,
     submit: v1::Submit,
+}
+
+impl Ready {
+    /// The account that its file has may begin with the tenant, as everywhere.
+    pub fn of_tenant(&mut self, tenant: &str) -> Result<(), Failure> {
+        let v1::Submit {
+            team, namespace, ..
+        } = &mut self.submit;
+        let said = match namespace.as_str() {
+            "" => team.clone(),
+            namespace => format!("{team}/{namespace}"),
+        };
+        (*team, *namespace) = account::parts(&account::own(&said, tenant)?);
+        Ok(())
+    }
 }
 
 /// The same for the same one of the same command.

@@ -1,5 +1,6 @@
 //! Asking for an allocation.
 
+mod account;
 mod array;
 mod file;
 mod gang;
@@ -7,6 +8,7 @@ mod many;
 mod place;
 mod work;
 
+pub(crate) use account::own as own_account;
 pub(crate) use place::{requirement, requirement_text};
 
 use crate::{
@@ -63,9 +65,10 @@ pub struct Task {
     /// Ask for no cpu and no memory, and run on what is left over.
     #[arg(long, conflicts_with_all = ["cpu", "memory"])]
     best_effort: bool,
-    /// The team, or team/namespace, whose quota it is of; without it the tenant's own.
+    /// The account whose quota it is of, as tenant/team or tenant/team/namespace; without it the tenant's own. A team may
+    /// stand alone.
     #[arg(long, default_value = "")]
-    account: String,
+    pub account: String,
     /// GPU devices.
     #[arg(long, default_value_t = 0)]
     gpus: i64,
@@ -87,8 +90,10 @@ pub struct Task {
     /// Higher goes first; not beside a class.
     #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
     priority: i32,
+    /// What it belongs to: a name, by which all of it is followed and cancelled; without it `default`.
     #[arg(long, default_value = "")]
     job_set: String,
+    /// A name of the tenant's own choice, by which commands find it again.
     #[arg(long, default_value = "")]
     name: String,
     #[command(flatten)]
@@ -171,7 +176,9 @@ impl Submit {
             (false, Wait::Ended) => Some((Until::Ended, "end")),
         };
         let follows = self.follow;
+        let tenant = client.party().name();
         let task = &mut self.task;
+        task.account = own_account(&task.account, tenant)?;
         for name in task.after.iter_mut().chain(&mut task.after_success) {
             *name = names::allocation(&client, name).await?;
         }
@@ -183,7 +190,8 @@ impl Submit {
             }
             (None, None) => None,
         };
-        if let Some(all) = many {
+        if let Some(mut all) = many {
+            all.iter_mut().try_for_each(|one| one.of_tenant(tenant))?;
             many::send(&client, all, &sending).await?;
             return Ok(ExitCode::SUCCESS);
         }
@@ -197,7 +205,7 @@ impl Submit {
         };
         match left.within(follow::follow(&client, id, until)).await {
             Some(ended) => ended.map_err(Failure::afterwards),
-            None => Err(NotInTime(id.clone(), event).into()),
+            None => Err(Failure::late(NotInTime(id.clone(), event))),
         }
     }
 
@@ -237,10 +245,7 @@ impl Task {
                 operation_id: String::new(),
             }
         };
-        let (team, namespace) = match self.account.split_once('/') {
-            Some((team, namespace)) => (team.to_owned(), namespace.to_owned()),
-            None => (self.account, String::new()),
-        };
+        let (team, namespace) = account::parts(&self.account);
         let ended = self.after.into_iter().map(dependency(false));
         let finished = self.after_success.into_iter().map(dependency(true));
         v1::Submit {

@@ -78,7 +78,7 @@ impl Model {
         self.stands = Stands::Waiting(v1::Waiting {
             reason: waiting.reason as i32,
             quota: quota.map(|refusal| refusal.to_prost()),
-            explanation: quota.map(ToString::to_string).unwrap_or_default(),
+            explanation: quota.map(Refusal::explanation).unwrap_or_default(),
         });
     }
 

@@ -175,7 +175,7 @@ fn one_on_a_node_is_told_why_there_and_what_it_lost() {
     let placed = [
         "node         n1 gpu2:500",
         "policy       fgd",
-        "scores       n1 900",
+        "scores       n1 100 % of the best score",
     ];
     let stops = ["It was preempted and is stopping on n1."];
     let rest = ["history", gone];

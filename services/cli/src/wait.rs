@@ -1,0 +1,174 @@
+//! Waiting for allocations.
+
+use crate::{
+    Failure, amount,
+    context::{Context, Whose},
+    follow::{Until, ends_with, reached},
+    list, names,
+    print::{Output, Page, Sheet, column, moment_or_never, named, number, plain},
+    sending::Left,
+};
+use clap::{Args, ValueEnum};
+use client::AllocationView;
+use std::{process::ExitCode, time::Duration};
+use tokio::task::JoinSet;
+
+/// Of the exit code.
+const ENDS: &str = "\
+Exit codes:
+  0  all are there; with --for ended, all have finished
+  1  one has ended otherwise, or before it was there; of one allocation alone with --for ended, the exit code of the run's own
+     command, and 128 and the number for a signal
+  3  one is not there for who asks
+  6  not in time: one was not there before --timeout, and goes on";
+
+#[derive(Args)]
+#[command(after_help = ENDS)]
+pub struct Wait {
+    #[command(flatten)]
+    whose: Whose,
+    /// Their ids or names, or the beginning of one.
+    #[arg(required = true)]
+    allocations: Vec<String>,
+    /// What to wait for.
+    #[arg(long = "for", value_enum, value_name = "WHAT", default_value_t)]
+    what: What,
+    /// How long to wait: 30s, 10m, 2h. Without it, as long as it takes.
+    #[arg(long, value_name = "DURATION", value_parser = amount::duration_ms)]
+    timeout: Option<i64>,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum What {
+    /// The cell knows of it, also where quota has denied it.
+    Accepted,
+    /// Its run has started.
+    Started,
+    /// It has ended.
+    #[default]
+    Ended,
+}
+
+impl What {
+    fn until(self) -> Until {
+        match self {
+            Self::Accepted => Until::Accepted,
+            Self::Started => Until::Started,
+            Self::Ended => Until::Ended,
+        }
+    }
+}
+
+impl Wait {
+    pub async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
+        let timeout = self
+            .timeout
+            .map(|ms| Duration::from_millis(ms.unsigned_abs()));
+        let (left, until) = (Left::of(timeout), self.what.until());
+        let late = || Failure::late("not all were there in time; they go on");
+        let client = left.within(context.tenant(self.whose.tenant.as_deref()));
+        let client = client.await.ok_or_else(late)??;
+        let mut waits = JoinSet::new();
+        for (at, name) in self.allocations.iter().enumerate() {
+            let id = left.within(names::allocation(&client, name)).await;
+            let (id, client) = (id.ok_or_else(late)??, client.clone());
+            waits.spawn(async move { (at, reached(&client, &id, until).await) });
+        }
+        let mut there = Vec::new();
+        let mut is_late = false;
+        while !waits.is_empty() {
+            match left.within(waits.join_next()).await {
+                Some(Some(done)) => {
+                    let (at, view) = done?;
+                    there.push((at, view?));
+                }
+                Some(None) => break,
+                None => {
+                    is_late = true;
+                    break;
+                }
+            }
+        }
+        there.sort_by_key(|(at, _)| *at);
+        let views: Vec<_> = there.into_iter().map(|(_, view)| view).collect();
+        Page::of(sheet(&views, until), "none is there").print(self.output)?;
+        match is_late {
+            true => Err(late()),
+            false => Ok(ExitCode::from(all(&views, until))),
+        }
+    }
+}
+
+/// What the command line ends with.
+fn all(views: &[AllocationView], until: Until) -> u8 {
+    let codes: Vec<u8> = views.iter().map(|view| ends_with(view, until)).collect();
+    match codes[..] {
+        [one] => one,
+        _ => u8::from(codes.iter().any(|code| *code != 0)),
+    }
+}
+
+fn sheet(views: &[AllocationView], until: Until) -> Sheet {
+    let row = |one: &AllocationView| {
+        let ended_ms = one.ended.as_ref().map_or(0, |ended| ended.ended_ms);
+        vec![
+            plain(&one.allocation_id),
+            named(&one.name),
+            plain(list::state(one)),
+            moment_or_never(list::started_ms(one)),
+            moment_or_never(ended_ms),
+            number(ends_with(one, until)),
+        ]
+    };
+    let columns = vec![
+        column("allocation_id", "allocation"),
+        column("name", "name"),
+        column("state", "state"),
+        column("started_ms", "started"),
+        column("ended_ms", "ended"),
+        column("exit_code", "exit code"),
+    ];
+    Sheet::new(columns, 5, views.iter().map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schemas::v1::{EndCause, Ended, RunExit};
+
+    #[test]
+    fn the_exit_code_is_of_the_one_or_of_any() {
+        let ended = |cause: EndCause, code| {
+            let exit = Some(RunExit {
+                code,
+                ..RunExit::default()
+            });
+            let ended = Ended {
+                cause: cause.into(),
+                started_ms: 1,
+                exit,
+                ..Ended::default()
+            };
+            AllocationView {
+                ended: Some(ended),
+                ..AllocationView::default()
+            }
+        };
+        let done = ended(EndCause::Finished, 0);
+        let failed = ended(EndCause::Failed, 3);
+        let denied = AllocationView::default();
+        let check = |views: &[&AllocationView], until, expected| {
+            let views: Vec<_> = views.iter().map(|view| (*view).clone()).collect();
+            assert_eq!(all(&views, until), expected);
+        };
+        check(&[&done], Until::Ended, 0);
+        check(&[&failed], Until::Ended, 3);
+        check(&[&done, &failed], Until::Ended, 1);
+        check(&[&done, &done], Until::Ended, 0);
+        check(&[&failed], Until::Started, 0);
+        check(&[&denied], Until::Started, 1);
+        check(&[&denied], Until::Accepted, 0);
+    }
+}
