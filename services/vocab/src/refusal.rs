@@ -184,6 +184,8 @@ rules! {
     HostnameTaken = 75, "hostname_taken", true;
     /// The part of a node's capacity that `subject` names changes only with a new life of the agent.
     CapacityStays = 76, "capacity_stays", false;
+    /// Nothing is known of a node of this name.
+    NodeNotFound = 77, "node_not_found", false;
 }
 
 impl fmt::Display for Refusal {
