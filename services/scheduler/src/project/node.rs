@@ -147,18 +147,19 @@ impl NodeRow {
         }
     }
 
-    /// Nothing of it is worth to be known.
+    /// It is not there, and no operator has ever said anything of it: versions go on where they were.
     fn is_nothing(&self) -> bool {
         let Self {
             node: _,
             registered,
             cordon,
-            taints,
-            taints_version: _,
+            taints: _,
+            taints_version,
             conditions,
             history: _,
         } = self;
-        registered.is_none() && !cordon.cordoned && taints.is_empty() && conditions.is_empty()
+        let unsaid = cordon.version == 0 && *taints_version == 0;
+        registered.is_none() && unsaid && conditions.is_empty()
     }
 
     pub fn standing(&self) -> Option<NodeStanding> {
@@ -567,7 +568,7 @@ mod tests {
         check("registered 1, forgotten", "nothing");
         check("registered 1, cordoned, forgotten", "absent free 0");
         check("cordoned", "absent free 0");
-        check("cordoned, uncordoned", "nothing");
+        check("cordoned, uncordoned", "absent free 0");
         check("cordoned, registered 1", "ready 2/2 free 0");
         check("registered 1, drained, uncordoned", "ready 1/1 free 3000");
         check("registered 1, holds Odd", "ready 1/1 Odd free 3000");

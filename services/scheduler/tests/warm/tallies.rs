@@ -126,8 +126,8 @@ async fn job_sets_are_counted_as_their_allocations_stand() {
     assert_eq!(listed(&pool, Some("c"), all(), "").await, "");
 
     let (own, one) = (token("a"), WantedJobSets { limit: 1, ..all() });
-    let found = store::job_sets(&pool, Some(&own), &one, &Default::default());
-    let first = found.await.unwrap().found.remove(0);
+    let page = store::job_sets(&pool, Some(&own), &one, &Default::default()).await;
+    let first = page.unwrap().found.remove(0);
     assert_eq!(first.first_requested, Millis(1_700_000_000_001));
     assert_eq!(first.last_change, Millis(1_700_000_000_108));
 
