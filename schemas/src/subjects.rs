@@ -15,7 +15,8 @@ pub const HEADER_PART: &str = "Apportion-Part";
 pub const HEADER_LEDGER: &str = "Apportion-Ledger";
 /// Of a feed message: the digest of the ledger's record at the end of its batch.
 pub const HEADER_DIGEST: &str = "Apportion-Digest";
-/// What may be asked on `query.<tenant>.<verb>`, by the service that answers. `settings` only operators may.
+/// What may be asked on `query.<tenant>.<verb>`, by the service that answers. Some only operators may:
+/// [`OPERATORS_QUERIES`].
 pub const QUERIES: [(&str, &[&str]); 5] = [
     ("admission", &["feed", "operation", "refusals", "settings"]),
     (
@@ -24,18 +25,25 @@ pub const QUERIES: [(&str, &[&str]); 5] = [
             "allocation",
             "allocations",
             "explain",
+            "job_sets",
             "lease",
+            "node",
+            "nodes",
             "preemptions",
             "queue",
             "queues",
             "reservations",
             "resource",
+            "tenants",
         ],
     ),
     ("quota", &["budget", "quota"]),
     ("analytics", &["bill", "usage"]),
     ("node-heartbeat", &["logs"]),
 ];
+
+/// Those of [`QUERIES`] that only operators may ask.
+pub const OPERATORS_QUERIES: [&str; 4] = ["node", "nodes", "settings", "tenants"];
 
 /// The service that answers the verb; none: there is no such verb.
 pub fn answers(verb: &str) -> Option<&'static str> {

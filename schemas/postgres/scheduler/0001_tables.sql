@@ -116,6 +116,7 @@ COMMENT ON COLUMN live_allocations.cpu_milli_limit IS '0: no more than it asks f
 COMMENT ON COLUMN live_allocations.quota_rule IS 'Which rule keeps it waiting for quota: about what, the limit, and what use would come to.';
 COMMENT ON COLUMN live_allocations.facts IS 'What is said of every allocation, once: its first placement, its end or its denial. A row of `explanations` for each of them cost more than the allocation''s own. Field 1 for each, of a message with `position`, `at_ms` and `fact`, as a row of `explanations` has them.';
 CREATE INDEX live_allocations_of_tenant ON live_allocations (tenant, allocation_id);
+CREATE INDEX live_allocations_on_node ON live_allocations (node) WHERE node IS NOT NULL;
 CREATE INDEX live_allocations_waiting_for_quota ON live_allocations (tenant, requested_at) WHERE quota_rule IS NOT NULL;
 
 CREATE TABLE ended_allocations (
@@ -266,32 +267,28 @@ CREATE TABLE scheduling_policy (
 );
 COMMENT ON TABLE scheduling_policy IS 'One row, once somebody has set it.';
 
-CREATE TABLE cordons (
+CREATE TABLE nodes (
     node text NOT NULL,
-    cordoned boolean NOT NULL,
+    state text,
+    since timestamptz,
+    last_seen timestamptz,
+    registered_at timestamptz,
+    incarnation numeric(20),
+    cpu_milli bigint NOT NULL DEFAULT 0,
+    memory_bytes bigint NOT NULL DEFAULT 0,
+    gpu_milli bigint NOT NULL DEFAULT 0,
+    gpu_model text,
+    capacity bytea NOT NULL,
+    cordoned boolean NOT NULL DEFAULT false,
     drain boolean NOT NULL DEFAULT false,
     at_once integer NOT NULL DEFAULT 0,
-    version bigint NOT NULL,
-    changed_at timestamptz NOT NULL,
-    CONSTRAINT cordons_pkey PRIMARY KEY (node),
-    CONSTRAINT cordons_at_once_check CHECK (at_once >= 0),
-    CONSTRAINT cordons_version_check CHECK (version > 0)
+    cordon_version bigint NOT NULL DEFAULT 0,
+    taints jsonb NOT NULL DEFAULT '[]',
+    taints_version bigint NOT NULL DEFAULT 0,
+    conditions jsonb NOT NULL DEFAULT '[]',
+    history jsonb NOT NULL DEFAULT '[]',
+    CONSTRAINT nodes_pkey PRIMARY KEY (node)
 );
-COMMENT ON TABLE cordons IS 'Nodes that get nothing new, and those that are drained.';
-COMMENT ON COLUMN cordons.drain IS 'What runs there is told to stop, and placed elsewhere.';
-COMMENT ON COLUMN cordons.at_once IS 'So many of its allocations are on their way out at once, at the most; 0: all.';
-
-CREATE TABLE node_taints (
-    node text NOT NULL,
-    taints jsonb NOT NULL,
-    version bigint NOT NULL,
-    changed_at timestamptz NOT NULL,
-    CONSTRAINT node_taints_pkey PRIMARY KEY (node),
-    CONSTRAINT node_taints_taints_check CHECK (jsonb_typeof(taints) = 'array'),
-    CONSTRAINT node_taints_version_check CHECK (version > 0)
-);
-COMMENT ON TABLE node_taints IS 'The taints that an operator has given to nodes, beside their own.';
-COMMENT ON COLUMN node_taints.taints IS '[{"key": "maintenance", "value": null, "effect": "NoExecute"}]';
 
 CREATE TABLE tenant_weights (
     tenant text NOT NULL,
@@ -407,6 +404,37 @@ COMMENT ON COLUMN explanations.fact IS 'The fact, as the ledger has it: the mess
 CREATE INDEX explanations_of_allocation ON explanations (allocation_id, lsn DESC, event_index DESC) WHERE allocation_id IS NOT NULL;
 CREATE INDEX explanations_of_pending_group ON explanations (pending_group, lsn DESC, event_index DESC) WHERE kind = 'pending_group_explained';
 CREATE INDEX explanations_of_queue ON explanations (queue, lsn DESC, event_index DESC) WHERE kind = 'pending_group_explained';
+
+CREATE TABLE job_sets (
+    tenant text NOT NULL,
+    job_set text NOT NULL,
+    queue text NOT NULL,
+    requested bigint NOT NULL,
+    waiting bigint NOT NULL,
+    placed bigint NOT NULL,
+    running bigint NOT NULL,
+    stopping bigint NOT NULL,
+    finished bigint NOT NULL,
+    failed bigint NOT NULL,
+    cancelled bigint NOT NULL,
+    denied bigint NOT NULL,
+    first_requested_at timestamptz NOT NULL,
+    last_change_at timestamptz NOT NULL,
+    CONSTRAINT job_sets_pkey PRIMARY KEY (tenant, job_set, queue)
+);
+
+CREATE TABLE tenant_tallies (
+    tenant text NOT NULL,
+    requested bigint NOT NULL,
+    waiting bigint NOT NULL,
+    placed bigint NOT NULL,
+    running bigint NOT NULL,
+    stopping bigint NOT NULL,
+    cpu_milli bigint NOT NULL,
+    memory_bytes bigint NOT NULL,
+    gpu_milli bigint NOT NULL,
+    CONSTRAINT tenant_tallies_pkey PRIMARY KEY (tenant)
+);
 
 CREATE TABLE named_resources (
     tenant text NOT NULL,

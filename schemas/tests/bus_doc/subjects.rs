@@ -2,7 +2,7 @@
 
 use schemas::subjects::{
     self, HEADER_DIGEST, HEADER_LEDGER, HEADER_PART, HEADER_POSITION, HEADER_REPLY,
-    HEADER_TRACEPARENT, OPERATOR, Subjects,
+    HEADER_TRACEPARENT, OPERATOR, OPERATORS_QUERIES, Subjects,
 };
 
 /// Who has to understand a subject's messages.
@@ -104,12 +104,16 @@ fn of_tenants() -> Vec<Subject> {
 
 fn of_queries() -> Vec<Subject> {
     // As the bus' permissions have it: `services/identity/src/domain/party.rs`.
+    let asker = |verb: &str| match OPERATORS_QUERIES.contains(&verb) {
+        true => (OPERATOR, "operators"),
+        false => ("<tenant>", "the tenant"),
+    };
     let one = |marker, verb: &str, payload| Subject {
         marker,
         function: "query",
-        subject: cell().query("<tenant>", verb),
+        subject: cell().query(asker(verb).0, verb),
         party: Party::Tenant,
-        publishes: "the tenant",
+        publishes: asker(verb).1,
         hears: match verb {
             "logs" => "node-heartbeat, from the node's agent",
             // Admission refuses what there is not.
@@ -169,15 +173,19 @@ fn of_queries() -> Vec<Subject> {
             "operation",
             &["OperationQuery", "OperationReply"],
         ),
-        Subject {
-            subject: cell().query(OPERATOR, "settings"),
-            publishes: "operators",
-            ..one(
-                "query_settings",
-                "settings",
-                &["SettingsQuery", "SettingsPage"],
-            )
-        },
+        one(
+            "query_job_sets",
+            "job_sets",
+            &["JobSetsQuery", "JobSetsPage"],
+        ),
+        one("query_node", "node", &["NodeQuery", "NodeReply"]),
+        one("query_nodes", "nodes", &["NodesQuery", "NodesPage"]),
+        one("query_tenants", "tenants", &["TenantsQuery", "TenantsPage"]),
+        one(
+            "query_settings",
+            "settings",
+            &["SettingsQuery", "SettingsPage"],
+        ),
         Subject {
             transport: "core NATS: the reply to a verb that there is not".to_owned(),
             ..one("query", "<verb>", &["QueryRefused"])

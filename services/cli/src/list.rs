@@ -81,7 +81,7 @@ impl State {
         all.map(|state| state.standing().into()).collect()
     }
 
-    fn standing(self) -> AllocationStanding {
+    pub fn standing(self) -> AllocationStanding {
         match self {
             Self::Requested => AllocationStanding::Requested,
             Self::Waiting => AllocationStanding::Waiting,

@@ -14,12 +14,14 @@ mod explain;
 mod failure;
 mod follow;
 mod get;
+mod job_sets;
 mod ledger_copy;
 mod list;
 mod look;
 mod manifest;
 mod manual;
 mod names;
+mod nodes;
 mod operate;
 mod print;
 mod queues;
@@ -33,7 +35,9 @@ mod sending;
 mod serve;
 mod settings;
 mod submit;
+mod tenants;
 mod tls;
+mod top;
 mod wait;
 mod watch;
 mod what_if;
@@ -154,8 +158,17 @@ enum Command {
     Reservations(reservations::Reservations),
     /// Show what was refused of late, and by which rule.
     Refusals(refusals::Refusals),
-    /// Show the nodes.
-    Nodes(look::Nodes),
+    /// Show a tenant's job sets: how many of their allocations stand where.
+    JobSets(job_sets::JobSets),
+    /// Show the tenants, with what each has.
+    Tenants(tenants::Tenants),
+    /// Show the nodes: what each has, how much is taken, what is said of it.
+    Nodes(nodes::Nodes),
+    /// Show who takes the most: nodes, tenants or queues.
+    Top {
+        #[command(subcommand)]
+        command: top::TopCommand,
+    },
     /// Say who may be a node of the cell.
     Node {
         #[command(subcommand)]
@@ -278,7 +291,10 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Reservations(reservations) => reservations.run(&context()?).await,
         Command::Refusals(refusals) => refusals.run(&context()?).await,
         Command::Node { command } => command.run(&context()?).await,
+        Command::JobSets(job_sets) => job_sets.run(&context()?).await,
+        Command::Tenants(tenants) => tenants.run(&context()?).await,
         Command::Nodes(nodes) => nodes.run(&context()?).await,
+        Command::Top { command } => command.run(&context()?).await,
         Command::Bill(bill) => bill.run(&context()?).await,
         Command::Usage(usage) => usage.run(&context()?).await,
         Command::Report(report) => report.run(&context()?).await,
@@ -332,6 +348,13 @@ mod tests {
             "drain n --watch",
             "taint n k=v:NoExecute old- other:NoSchedule- --expected-version 3",
             "node describe n -o json",
+            "nodes --name-prefix a- --gpu-model A100 --state ready --state lost --node-label zone=z1,z2 -o wide",
+            "tenants --name-prefix team- -o csv",
+            "job-sets --tenant t --queue q --state waiting --name-prefix j --limit 5 -o yaml",
+            "job-sets --after k",
+            "top nodes --by gpu --limit 5 -o json",
+            "top tenants",
+            "top queues --by memory",
             "reserve r --queue q --until 2026-01-31T08:00:00Z --nodes 3 --node-label zone=z1",
             "unreserve r",
             "node approve n --cpu 64 --memory 256GiB --gpus 8 --gpu-model A100 --label zone=z1 --extended fpga=2 --token-ttl 7d",

@@ -72,8 +72,10 @@ pub use schemas::v1::{
     Acquire, AcquireBundle, AllocationState as AllocationStanding, AllocationView, AllocationsPage,
     AllocationsQuery, Applied, BillLine, BillReply, BudgetView, Cancel, CancelJobSet, Cancelled,
     ClosePeriod, Confirm, Confirmed, CreateResource, DependencyRequest, ExplainQuery, ExplainReply,
-    ExtendedRequest, FeedPage, GangRequest, GroupTerm, JobSetCancelled, LeaseGranted, LeaseState,
-    LeaseView, LimitRequest, NodeApprovalRequest, NodeCapacity, NumaPolicy, OperationState,
+    ExtendedRequest, FeedPage, GangRequest, GroupTerm, JobSetCancelled, JobSetView, JobSetsPage,
+    JobSetsQuery, LeaseGranted, LeaseState, LeaseView, LimitRequest, NodeAmounts,
+    NodeApprovalRequest, NodeCapacity, NodeChangeView, NodeConditionView, NodeQuery, NodeReply,
+    NodeRunView, NodeStanding, NodeView, NodesPage, NodesQuery, NumaPolicy, OperationState,
     OperationView, Operator, Outcome, PlacementPolicy, PlacementRules, PreemptionView,
     PreemptionsPage, PreemptionsQuery, PrioritySet, QueueOrder, QueueQuery, QueueReply, QueueView,
     QueuedView, QuotaPage, QuotaQuery, QuotaView, QuotaWait, Reclaim, Reclaimed, RefusalView,
@@ -81,8 +83,8 @@ pub use schemas::v1::{
     ReservationView, ResourceCreated, ResourceState, ResourceView, Revoke, Revoked, SetBudget,
     SetCordon, SetNode, SetPriorityClass, SetQueue, SetQuota, SetRate, SetReservation,
     SetScheduling, SetTaints, SetTenant, SettingView, SettingsPage, SettingsQuery, Spread, Submit,
-    Submitted, Taint, TaintEffect, TenantEvent, TenantTreatment, Toleration, UsageBy, UsageLine,
-    UsagePage, UsageQuery, WaitingCount,
+    Submitted, Taint, TaintEffect, TenantEvent, TenantTreatment, TenantView, TenantsPage,
+    TenantsQuery, Toleration, UsageBy, UsageLine, UsagePage, UsageQuery, WaitingCount,
 };
 pub use states::{AllocationState, Allocations, Stands};
 pub use verbs::Of;

@@ -8,12 +8,13 @@ use crate::Client;
 use prost::Message;
 use schemas::v1::{
     AllocationQuery, AllocationReply, AllocationView, AllocationsPage, AllocationsQuery, BillQuery,
-    BillReply, BudgetQuery, BudgetReply, BudgetView, ExplainQuery, ExplainReply, LeaseQuery,
-    LeaseReply, LeaseView, LogsQuery, LogsReply, OperationQuery, OperationReply, OperationView,
-    PreemptionsPage, PreemptionsQuery, QueryRefused, QueueQuery, QueueReply, QueueView,
-    QueuesQuery, QueuesReply, QuotaPage, QuotaQuery, Refusal, RefusalsPage, RefusalsQuery,
-    ReservationView, ReservationsQuery, ReservationsReply, ResourceQuery, ResourceReply,
-    ResourceView, SettingsPage, SettingsQuery, UsagePage, UsageQuery,
+    BillReply, BudgetQuery, BudgetReply, BudgetView, ExplainQuery, ExplainReply, JobSetsPage,
+    JobSetsQuery, LeaseQuery, LeaseReply, LeaseView, LogsQuery, LogsReply, NodeQuery, NodeReply,
+    NodesPage, NodesQuery, OperationQuery, OperationReply, OperationView, PreemptionsPage,
+    PreemptionsQuery, QueryRefused, QueueQuery, QueueReply, QueueView, QueuesQuery, QueuesReply,
+    QuotaPage, QuotaQuery, Refusal, RefusalsPage, RefusalsQuery, ReservationView,
+    ReservationsQuery, ReservationsReply, ResourceQuery, ResourceReply, ResourceView, SettingsPage,
+    SettingsQuery, TenantsPage, TenantsQuery, UsagePage, UsageQuery,
 };
 use vocab::Rule;
 
@@ -151,6 +152,26 @@ impl Client {
     /// A page of what is set in the cell. Operators only.
     pub async fn settings(&self, query: &SettingsQuery) -> Result<SettingsPage, QueryError> {
         self.ask("settings", query).await
+    }
+
+    /// A page of one's job sets, with how many of their allocations stand where; to an operator of everybody's.
+    pub async fn job_sets(&self, query: &JobSetsQuery) -> Result<JobSetsPage, QueryError> {
+        self.ask("job_sets", query).await
+    }
+
+    /// A page of the tenants, with what each has. Operators only.
+    pub async fn tenants(&self, query: &TenantsQuery) -> Result<TenantsPage, QueryError> {
+        self.ask("tenants", query).await
+    }
+
+    /// A page of the nodes, with how full each is. Operators only.
+    pub async fn nodes(&self, query: &NodesQuery) -> Result<NodesPage, QueryError> {
+        self.ask("nodes", query).await
+    }
+
+    /// One node, what is on it, and what has become of it. Operators only.
+    pub async fn node(&self, query: &NodeQuery) -> Result<NodeReply, QueryError> {
+        self.ask("node", query).await
     }
 
     /// A part of what a run of one's own has written, from the agent of the node that it runs on or ran on.

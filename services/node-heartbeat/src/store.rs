@@ -5,8 +5,8 @@ mod conditions;
 mod nodes;
 
 pub use approvals::{Approval, approvals};
-pub use conditions::{Condition, conditions};
-pub use nodes::{Node, nodes};
+pub use conditions::Condition;
+pub use nodes::Node;
 
 use crate::project::{ApprovalRow, Change, ConditionRow, NodeRow, WarmProjection};
 use chassis::warm::{PgSink, Position, WarmError, WarmState, merge};

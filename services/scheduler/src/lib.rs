@@ -16,8 +16,9 @@ use domain::Scheduler;
 use futures::future::BoxFuture;
 use ledger::jetstream::Readers;
 use query::{
-    AllocationQueries, AllocationsQueries, ExplainQueries, LeaseQueries, PreemptionsQueries,
-    QueueQueries, QueuesQueries, ReservationsQueries, ResourceQueries,
+    AllocationQueries, AllocationsQueries, ExplainQueries, JobSetsQueries, LeaseQueries,
+    NodeQueries, NodesQueries, PreemptionsQueries, QueueQueries, QueuesQueries,
+    ReservationsQueries, ResourceQueries, TenantsQueries,
 };
 
 /// The service, for the chassis.
@@ -62,10 +63,14 @@ impl Service for SchedulerService {
                 },
                 &mark,
             )
+            .on(JobSetsQueries { pool: pool.clone() }, &mark)
+            .on(NodeQueries { pool: pool.clone() }, &mark)
+            .on(NodesQueries { pool: pool.clone() }, &mark)
             .on(PreemptionsQueries { pool: pool.clone() }, &mark)
             .on(QueueQueries { pool: pool.clone() }, &mark)
             .on(QueuesQueries { pool: pool.clone() }, &mark)
             .on(ReservationsQueries { pool: pool.clone() }, &mark)
+            .on(TenantsQueries { pool: pool.clone() }, &mark)
             .on(
                 ResourceQueries {
                     pool: pool.clone(),

@@ -3,16 +3,20 @@
 mod allocation;
 mod entry;
 mod named;
+mod node;
 mod setting;
 mod state;
+mod tally;
 #[cfg(test)]
 mod tests;
 
 pub use allocation::AllocationRow;
 pub use entry::{ANOTHER_TENANTS, Entries, Entry, Outcome, Over, Position, PreemptionRow, Said};
 pub use named::{HeldRow, ResourceRow, SpaceRow};
+pub use node::{Condition, Cordon, NodeChange, NodeRow, NodeStanding, Registered, What};
 pub use setting::{ReservationRow, ReservationState, SettingRow};
 pub use state::{AllocationState, Place, Preemption, Stop};
+pub use tally::{Counts, JobSetTally, Standing, Tallies, TenantTally};
 use vocab::fact::{
     AllocationRequested, Applied, Inputs, ReservationDecided, ReservationSet, ResourceAsked,
 };
@@ -22,6 +26,7 @@ use crate::domain::Named;
 use bytes::Bytes;
 use entry::Teller;
 use ledger::{Batching, IllegalEvent, Projection};
+use node::{NodeFact, Nodes};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
@@ -36,6 +41,9 @@ pub enum Change {
     Preemption(Box<PreemptionRow>),
     Entry(Box<Entry>),
     Setting(Box<SettingRow>),
+    Node(Box<NodeRow>),
+    /// Of this node nothing is kept any more.
+    NodeGone(Token),
     Resource(Box<ResourceRow>),
     Held(Box<HeldRow>),
     Space(Box<SpaceRow>),
@@ -45,12 +53,22 @@ pub enum Change {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Written {
     pub row: AllocationRow,
-    /// No batch has written it before.
-    pub first: bool,
-    /// The batch before left it in the queue.
-    pub waited: bool,
+    /// As what the batch before left it; none: no batch has written it before.
+    pub before: Option<Standing>,
     /// What was said of it in the batch that is said of every allocation once, each as [`Entries`]: it stands in the row.
     pub told: Told,
+}
+
+impl Written {
+    /// No batch has written it before.
+    pub fn is_first(&self) -> bool {
+        self.before.is_none()
+    }
+
+    /// The batch before left it in the queue.
+    pub fn waited(&self) -> bool {
+        self.before == Some(Standing::Waiting)
+    }
 }
 
 /// An allocation that has not ended, and what the batch has to write of it.
@@ -65,8 +83,7 @@ struct Live {
 
 #[derive(Debug, Default)]
 struct Changed {
-    first: bool,
-    waited: bool,
+    before: Option<Standing>,
     told: Told,
 }
 
@@ -77,19 +94,19 @@ impl Live {
     fn written(row: AllocationRow, changed: Changed) -> Change {
         Change::Allocation(Written {
             row,
-            first: changed.first,
-            waited: changed.waited,
+            before: changed.before,
             told: changed.told,
         })
     }
 }
 
-/// Folds the ledger into rows; holds the allocations that have not ended, the reservations, and the named resources.
+/// Folds the ledger into rows; holds the allocations that have not ended, the reservations, the named resources, and the nodes.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct WarmProjection {
     live: Numbered<AllocationNo, Live>,
     reservations: BTreeMap<Token, ReservationRow>,
     named: Named,
+    nodes: Nodes,
     /// Those that the batch has changed, each once; some have ended since.
     #[serde(skip)]
     changed: Vec<AllocationNo>,
@@ -102,10 +119,7 @@ pub struct WarmProjection {
 impl WarmProjection {
     fn requested(&mut self, at: &At, fact: &AllocationRequested) {
         let row = AllocationRow::requested(at, &fact.operation.tenant, self.specs.of(&fact.spec));
-        let changed = Some(Changed {
-            first: true,
-            ..Changed::default()
-        });
+        let changed = Some(Changed::default());
         self.changed.push(row.allocation);
         self.live.insert(row.allocation, Live { row, changed });
     }
@@ -128,7 +142,7 @@ impl WarmProjection {
         let changed = changed.get_or_insert_with(|| {
             self.changed.push(allocation);
             Changed {
-                waited: row.state.waits_for_a_place(),
+                before: Some(Standing::of(&row.state)),
                 ..Changed::default()
             }
         });
@@ -148,6 +162,20 @@ impl WarmProjection {
         {
             out.push(Live::written(row, changed.unwrap_or_default()));
         }
+        Ok(())
+    }
+
+    fn node(
+        &mut self,
+        at: &At,
+        fact: NodeFact<'_>,
+        out: &mut Vec<Change>,
+    ) -> Result<(), IllegalEvent> {
+        let node = fact.node().clone();
+        out.push(match self.nodes.turn(at, fact)? {
+            Some(row) => Change::Node(Box::new(row)),
+            None => Change::NodeGone(node),
+        });
         Ok(())
     }
 
@@ -214,6 +242,13 @@ inputs! {
         SchedulingSet,
         CordonSet,
         TaintsSet,
+        NodeRegistered,
+        NodeCapacityChanged,
+        NodeReady,
+        NodeSuspected,
+        NodeLost,
+        NodeForgotten,
+        NodeConditionChanged,
         ReservationSet,
         AllocationRequested,
         PendingGroupExplained,
@@ -229,7 +264,7 @@ impl Projection for WarmProjection {
     type Input<'a> = Input<'a>;
 
     const NAME: &'static str = "scheduler";
-    const STATE_VERSION: u32 = 6;
+    const STATE_VERSION: u32 = 7;
     const BATCHING: Batching = Batching::BULK;
 
     fn project(
@@ -275,25 +310,16 @@ impl Projection for WarmProjection {
                 };
                 Self::set(row, out);
             }
-            Input::CordonSet(set) => {
-                let row = SettingRow::Cordon {
-                    node: set.change.node.clone(),
-                    cordoned: set.change.cordoned,
-                    drain: set.change.drain,
-                    at_once: set.change.at_once,
-                    version: set.version,
-                    at: at.now,
-                };
-                Self::set(row, out);
-            }
-            Input::TaintsSet(set) => {
-                let row = SettingRow::Taints {
-                    node: set.change.node.clone(),
-                    taints: set.change.taints.clone(),
-                    version: set.version,
-                    at: at.now,
-                };
-                Self::set(row, out);
+            Input::CordonSet(fact) => return self.node(at, NodeFact::Cordon(fact), out),
+            Input::TaintsSet(fact) => return self.node(at, NodeFact::Taints(fact), out),
+            Input::NodeRegistered(fact) => return self.node(at, NodeFact::Registered(fact), out),
+            Input::NodeCapacityChanged(fact) => return self.node(at, NodeFact::Resized(fact), out),
+            Input::NodeReady(fact) => return self.node(at, NodeFact::Ready(fact), out),
+            Input::NodeSuspected(fact) => return self.node(at, NodeFact::Suspected(fact), out),
+            Input::NodeLost(fact) => return self.node(at, NodeFact::Lost(fact), out),
+            Input::NodeForgotten(fact) => return self.node(at, NodeFact::Forgotten(fact), out),
+            Input::NodeConditionChanged(fact) => {
+                return self.node(at, NodeFact::Condition(fact), out);
             }
             Input::TenantSet(set) => {
                 let row = SettingRow::TenantWeight {

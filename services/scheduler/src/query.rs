@@ -2,14 +2,31 @@
 
 mod allocation;
 mod explain;
+mod job_sets;
 mod named;
+mod nodes;
 mod preemptions;
 mod queues;
 mod reservations;
+mod tenants;
 
 pub use allocation::{AllocationQueries, AllocationsQueries};
 pub use explain::{ExplainQueries, Unreadable, explanation};
+pub use job_sets::JobSetsQueries;
 pub use named::{LeaseQueries, ResourceQueries};
+pub use nodes::{NodeQueries, NodesQueries};
 pub use preemptions::{PreemptionsQueries, of_preemption};
 pub use queues::{QueueQueries, QueuesQueries};
 pub use reservations::ReservationsQueries;
+pub use tenants::TenantsQueries;
+
+use chassis::query::Trouble;
+use vocab::{Rule, Token};
+
+/// How a name begins; empty: anyhow.
+fn name_prefix(text: &str) -> Result<String, Trouble> {
+    match text.is_empty() || Token::new(text).is_ok() {
+        true => Ok(text.to_owned()),
+        false => Err(Trouble::refused(Rule::NameInvalid, "name_prefix")),
+    }
+}

@@ -5,6 +5,7 @@ mod ended;
 mod explain;
 mod history;
 mod list;
+mod look;
 mod named;
 mod nodes;
 mod preemptions;
@@ -12,19 +13,22 @@ mod queue;
 mod queues;
 mod reservations;
 mod settings;
+mod tallies;
 
 pub use allocations::{Allocation, allocation, changed_behind};
 pub use explain::{Explanation, explain, wait_for, waits_for};
 pub use history::RETENTION_MS;
 pub use list::{Page, Wanted, list};
+pub use look::Listed;
 pub use named::{Looked, NamedLease, NamedResource, Space, named_lease, named_resource};
-pub use nodes::{NodeUse, OnNode, nodes, on_node};
+pub use nodes::{OnNode, Used, WantedNodes, capacity, node, nodes, on_node};
 pub use preemptions::{PreemptionEvent, preemptions};
 pub use queue::{Ahead, PlaceInQueue, Queued, Standing, queue};
 pub use queues::{Held, QueueState, Share, Waits, queues};
 pub use reservations::reservations;
+pub use tallies::{JobSet, JobSetKey, TenantUse, WantedJobSets, job_sets, tenants};
 
-use crate::project::{Change, WarmProjection, Written};
+use crate::project::{Change, Tallies, WarmProjection, Written};
 use chassis::warm::{PgSink, Position, WarmError, WarmState, insert, merge, update};
 use ledger::Projection;
 use sqlx::{PgConnection, PgPool};
@@ -48,9 +52,10 @@ pub const TABLES: &[&Table] = &[
     settings::Queue::TABLE,
     settings::Class::TABLE,
     settings::Policy::TABLE,
-    settings::Cordon::TABLE,
-    settings::NodeTaints::TABLE,
+    nodes::Node::TABLE,
     settings::Weight::TABLE,
+    tallies::JobSetRecord::TABLE,
+    tallies::TenantRecord::TABLE,
     reservations::Record::TABLE,
     preemptions::Record::TABLE,
     history::Record::TABLE,
@@ -71,16 +76,18 @@ impl SchedulerTables {
         let all = written.iter().copied();
         let (over, live): (Vec<&Written>, Vec<_>) =
             all.partition(|one| one.row.state.stage().is_over());
-        let (new, changed): (Vec<&Written>, Vec<_>) = live.into_iter().partition(|one| one.first);
+        let (new, changed): (Vec<&Written>, Vec<_>) =
+            live.into_iter().partition(|one| one.is_first());
         let record = |one| allocations::Record::of(self.cell, one);
         insert(tx, new.into_iter().map(record)).await?;
         let changed: Vec<_> = changed.into_iter().map(record).collect();
         update(tx, &changed).await?;
-        let were_live = over.iter().filter(|one| !one.first);
+        let were_live = over.iter().filter(|one| !one.is_first());
         let ids = were_live.map(|one| one.row.allocation.id(self.cell).0);
         let said = allocations::leave(tx, &ids.collect::<Vec<_>>()).await?;
         ended::write(tx, self.cell, &over, &said).await?;
-        queue::write(tx, self.cell, written).await
+        queue::write(tx, self.cell, written).await?;
+        tallies::write(tx, &Tallies::of(written)).await
     }
 }
 
@@ -114,6 +121,7 @@ impl WarmState for SchedulerTables {
         let mut preemptions = BTreeMap::new();
         let mut entries = Vec::new();
         let mut settings = Vec::new();
+        let mut nodes = nodes::Rows::new();
         let mut named = named::Rows::default();
         for change in changes {
             match change {
@@ -123,6 +131,12 @@ impl WarmState for SchedulerTables {
                 }
                 Change::Entry(entry) => entries.push(&**entry),
                 Change::Setting(row) => settings.push(&**row),
+                Change::Node(row) => {
+                    nodes.insert(&row.node, Some(&**row));
+                }
+                Change::NodeGone(node) => {
+                    nodes.insert(node, None);
+                }
                 Change::Resource(row) => named.resource(row),
                 Change::Held(row) => named.lease(row),
                 Change::Space(row) => named.space(row),
@@ -140,14 +154,15 @@ impl WarmState for SchedulerTables {
         for row in settings {
             settings::upsert(tx, row).await?;
         }
+        nodes::write(tx, &nodes).await?;
         named.write(tx).await
     }
 
     async fn wipe(&self, tx: &mut PgConnection) -> Result<(), WarmError> {
         sqlx::query!(
             "TRUNCATE live_allocations, ended_allocations, scheduling_queue, preemption_events, explanations, queues, priority_classes,
-                      scheduling_policy, cordons, node_taints, reservations, tenant_weights, named_resources, leases,
-                      lease_spaces"
+                      scheduling_policy, nodes, reservations, tenant_weights, job_sets, tenant_tallies, named_resources,
+                      leases, lease_spaces"
         )
         .execute(tx)
         .await?;

@@ -71,6 +71,7 @@ impl<'a> Column<'a> {
         let check = optional(self.options.check.as_ref());
         let fixed = self.options.fixed || table_is_fixed;
         let appended = self.options.appended;
+        let merged = optional(self.options.merged.as_ref());
         quote! {
             ::table::Column {
                 name: #name,
@@ -83,6 +84,7 @@ impl<'a> Column<'a> {
                 check_of_type: <#ty as ::table::Value>::check,
                 fixed: #fixed,
                 appended: #appended,
+                merged: #merged,
             }
         }
     }

@@ -39,6 +39,7 @@ pub struct OfField {
     pub default: Option<String>,
     pub fixed: bool,
     pub appended: bool,
+    pub merged: Option<String>,
     pub low_cardinality: bool,
 }
 
@@ -196,6 +197,7 @@ impl OfField {
                 Some("check") => field.check = Some(text(&meta)?),
                 Some("fixed") => field.fixed = true,
                 Some("appended") => field.appended = true,
+                Some("merged") => field.merged = Some(text(&meta)?),
                 _ => return Err(unknown(&meta)),
             }
             Ok(())

@@ -33,6 +33,8 @@ pub struct Column {
     pub fixed: bool,
     /// An update adds to the list that is there.
     pub appended: bool,
+    /// What a merge makes of it in a row that is there, of `{old}` and `{new}`; none: the new one.
+    pub merged: Option<&'static str>,
 }
 
 impl Table {

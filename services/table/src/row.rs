@@ -167,7 +167,8 @@ pub fn select(table: &Table) -> String {
     format!("SELECT {} FROM {}", names(table.columns), table.name)
 }
 
-/// Writes the rows of [`Arrays::of`]. Of a row that is there, all columns change but its key and those that are fixed.
+/// Writes the rows of [`Arrays::of`]. Of a row that is there, all columns change but its key and those that are fixed. A CHECK
+/// also holds of the row that is written, where it meets one that is there.
 pub fn merge_statement(table: &Table) -> String {
     let Table {
         name, columns, key, ..
@@ -175,9 +176,17 @@ pub fn merge_statement(table: &Table) -> String {
     let all = names(*columns);
     let values = listed(*columns, |column| cast("", column));
     let changes = columns.iter().filter(|column| table.changes(column));
-    let changes = listed(changes, |Column { name, .. }| {
-        format!("{name} = excluded.{name}")
-    });
+    let changes = listed(
+        changes,
+        |Column {
+             name: of, merged, ..
+         }| {
+            let value = merged.unwrap_or("{new}");
+            let value = value.replace("{old}", &format!("{name}.{of}"));
+            let value = value.replace("{new}", &format!("excluded.{of}"));
+            format!("{of} = {value}")
+        },
+    );
     let change = match changes.is_empty() {
         true => "NOTHING".to_owned(),
         false => format!("UPDATE SET {changes}"),

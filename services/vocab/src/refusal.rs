@@ -197,8 +197,10 @@ rules! {
     HostnameTaken = 75, "hostname_taken", true;
     /// The part of a node's capacity that `subject` names changes only with a new life of the agent.
     CapacityStays = 76, "capacity_stays", false;
+    /// Nothing is known of a node of this name.
+    NodeNotFound = 77, "node_not_found", false;
     /// The tenant, queue or priority class, whichever `subject` names, accepts nothing new.
-    Closed = 77, "closed", true;
+    Closed = 78, "closed", true;
 }
 
 /// Short and exact, for logs and tests; people are told [`Refusal::explanation`].

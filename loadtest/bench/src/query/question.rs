@@ -1,12 +1,13 @@
 //! Every question, and the ways in which it is asked.
 //!
-//! Not among them: `logs`, which real agents answer, and the feed.
+//! Not among them: `logs`, which real agents answer, the feed, and `node`, of which operators have to know the name.
 
 use super::fill::{JOB_SETS, Known, job_set};
 use clap::ValueEnum;
 use client::{
-    AllocationStanding, AllocationsQuery, Client, ExplainQuery, PreemptionsQuery, QueryError,
-    QueueQuery, QuotaQuery, RefusalsQuery, SettingsQuery, UsageBy, UsageQuery,
+    AllocationStanding, AllocationsQuery, Client, ExplainQuery, JobSetsQuery, NodesQuery,
+    PreemptionsQuery, QueryError, QueueQuery, QuotaQuery, RefusalsQuery, SettingsQuery,
+    TenantsQuery, UsageBy, UsageQuery,
 };
 use ledger::memory::Seeded;
 use serde::Serialize;
@@ -29,6 +30,7 @@ pub enum Question {
     Operation,
     Explain,
     ExplainAsOf,
+    JobSets,
     Queue,
     Queues,
     Quota,
@@ -45,6 +47,10 @@ pub enum Question {
     // By the operator, of everybody's.
     Settings,
     SettingsOfTenants,
+    Nodes,
+    NodesWithGpus,
+    Tenants,
+    AllJobSets,
     AllQueues,
     AllQuota,
     AllPreemptions,
@@ -54,9 +60,13 @@ pub enum Question {
 
 use Question as Q;
 
-const OF_OPERATORS: [Question; 7] = [
+const OF_OPERATORS: [Question; 11] = [
     Q::Settings,
     Q::SettingsOfTenants,
+    Q::Nodes,
+    Q::NodesWithGpus,
+    Q::Tenants,
+    Q::AllJobSets,
     Q::AllQueues,
     Q::AllQuota,
     Q::AllPreemptions,
@@ -140,6 +150,20 @@ impl Question {
                 };
                 client.explain(&query).await.map(drop)
             }
+            Q::JobSets | Q::AllJobSets => {
+                let query = JobSetsQuery::default();
+                client.job_sets(&query).await.map(drop)
+            }
+            Q::Nodes => client.nodes(&NodesQuery::default()).await.map(drop),
+            // Of no model that there is, so as many rows are looked at as may be.
+            Q::NodesWithGpus => {
+                let query = NodesQuery {
+                    gpu_model: "none".to_owned(),
+                    ..NodesQuery::default()
+                };
+                client.nodes(&query).await.map(drop)
+            }
+            Q::Tenants => client.tenants(&TenantsQuery::default()).await.map(drop),
             Q::Queue => client.queue(&QueueQuery::default()).await.map(drop),
             Q::Queues | Q::AllQueues => client.queues(0).await.map(drop),
             Q::Quota | Q::AllQuota => client.quota(&QuotaQuery::default()).await.map(drop),

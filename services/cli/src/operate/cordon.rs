@@ -1,15 +1,13 @@
 //! Cordon and drain: nodes that take nothing new, and nodes that are cleared.
 
 use super::{Expected, told};
-use crate::{Failure, amount, context::Context, print::say, sending::Sending, submit::requirement};
-use clap::Args;
-use client::Client;
-use schemas::v1;
-use std::{
-    collections::{BTreeMap, VecDeque},
-    time::Duration,
+use crate::{
+    Failure, amount, context::Context, nodes, print::say, sending::Sending, submit::requirement,
 };
-use vocab::{Operator, Requirement, Token};
+use clap::Args;
+use client::{Client, NodesQuery};
+use schemas::v1;
+use std::{collections::VecDeque, time::Duration};
 
 /// Nodes by their names or by their labels, such as those of a cluster.
 #[derive(Args)]
@@ -81,37 +79,18 @@ impl Chosen {
         if self.selector.is_empty() {
             return Ok(self.nodes);
         }
-        let selector = self.selector.iter().map(wanted);
-        let selector = selector.collect::<Result<Vec<_>, _>>()?;
-        let pool = context.warm_state("node_heartbeat").await?;
-        let nodes = node_heartbeat::store::nodes(&pool).await?;
-        let nodes = nodes
-            .into_iter()
-            .filter(|row| selector.iter().all(|it| it.is_met_by(&row.capacity)));
-        let names: Vec<_> = nodes.map(|row| row.node.to_string()).collect();
+        let client = context.operator_until(None).await?;
+        let query = NodesQuery {
+            selector: self.selector,
+            ..NodesQuery::default()
+        };
+        let found = nodes::registered(&client, query).await?;
+        let names: Vec<_> = found.into_iter().map(|node| node.node).collect();
         match names.is_empty() {
             true => Err("no node has such labels".into()),
             false => Ok(names),
         }
     }
-}
-
-fn wanted(written: &v1::Requirement) -> Result<Requirement, Failure> {
-    let name = |text: &str| Token::new(text).map_err(|_| format!("{text}: not a name"));
-    Ok(Requirement {
-        label: name(&written.label)?,
-        operator: match written.operator() {
-            v1::Operator::In => Operator::In,
-            v1::Operator::NotIn => Operator::NotIn,
-            v1::Operator::Exists => Operator::Exists,
-            v1::Operator::Missing | v1::Operator::Unspecified => Operator::Missing,
-        },
-        values: written
-            .values
-            .iter()
-            .map(|value| name(value))
-            .collect::<Result<_, _>>()?,
-    })
 }
 
 impl OneNode {
@@ -222,7 +201,6 @@ impl Drain {
         let mut next: VecDeque<_> = nodes.into();
         let mut draining: Vec<Draining> = Vec::new();
         let operator = self.sending.operator(context).await?;
-        let pool = context.warm_state("scheduler").await?;
         loop {
             while draining.len() < most
                 && let Some(node) = next.pop_front()
@@ -246,10 +224,9 @@ impl Drain {
             if !waits {
                 return Ok(());
             }
-            let nodes = scheduler::store::nodes(&pool).await?;
             let mut left = Vec::new();
             for mut it in draining {
-                if !it.is_empty(&nodes)? {
+                if !it.is_empty(&operator).await? {
                     left.push(it);
                 }
             }
@@ -267,11 +244,8 @@ impl Drain {
 }
 
 impl Draining {
-    fn is_empty(
-        &mut self,
-        nodes: &BTreeMap<String, scheduler::store::NodeUse>,
-    ) -> Result<bool, Failure> {
-        let Some(found) = nodes.get(&self.node) else {
+    async fn is_empty(&mut self, operator: &Client) -> Result<bool, Failure> {
+        let Some(found) = nodes::said_of(operator, &self.node).await? else {
             return Ok(false);
         };
         if found.cordon_version < self.version {

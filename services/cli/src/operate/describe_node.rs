@@ -1,25 +1,27 @@
 //! One node: what it has, what is said of it, and what is on it.
 
-use super::taint::written;
 use crate::{
     Failure, amount,
     context::Context,
     explain::object,
+    nodes::{amounts, condition, operators_word, taints},
     print::{
-        Fields, Output, Page, Sheet, column, moment, named, note, number, plain, quantity, valued,
+        Fields, Output, Page, Sheet, column, moment, moment_or_never, named, note, number, plain,
+        quantity, valued, wide,
     },
+    submit::words,
 };
 use async_nats::jetstream;
 use clap::Args;
-use node_heartbeat::project::{ConditionRow, NodeRow};
+use client::{NodeCapacity, NodeChangeView, NodeQuery, NodeRunView, NodeView, Taint};
 use prost::Message;
-use scheduler::store::{NodeUse, OnNode};
 use schemas::v1::{Heartbeat, NodeSample};
 use serde_json::Value;
-use sqlx::PgPool;
-use std::{collections::BTreeMap, time::Duration};
-use vocab::{Millis, ResourceKind, Taint, Token};
+use std::time::Duration;
+use vocab::{Millis, ResourceKind};
 
+/// Allocations that are shown, at the most.
+const RUNS_MAX: u32 = 1000;
 /// What is on the bus is shown if it is there, and not waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -33,15 +35,13 @@ pub struct DescribeNode {
 
 impl DescribeNode {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let pool = context.warm_state("node_heartbeat").await?;
-        let nodes = node_heartbeat::store::nodes(&pool).await?;
-        let node = nodes.into_iter().find(|row| row.node.as_str() == self.node);
-        let node = node.ok_or_else(|| Failure::refused(format!("no node {}", self.node)))?;
-        let conditions = conditions(&pool).await?.remove(&node.node);
-        let pool = context.warm_state("scheduler").await?;
-        let used = scheduler::store::nodes(&pool).await?.remove(&self.node);
-        let on_node = scheduler::store::on_node(&pool, &self.node).await?;
-        let used = used.unwrap_or_default();
+        let client = context.operator_until(None).await?;
+        let query = NodeQuery {
+            node: self.node.clone(),
+            limit: RUNS_MAX,
+            at_lsn: 0,
+        };
+        let reply = client.node(&query).await?;
         let measured = tokio::time::timeout(PATIENCE, Measured::last(context, &self.node)).await;
         let measured = measured.unwrap_or_else(|_| Err("no answer in time".into()));
         let measured = measured.unwrap_or_else(|error| {
@@ -49,11 +49,10 @@ impl DescribeNode {
             None
         });
         let described = Described {
-            node,
-            used,
-            conditions: conditions.unwrap_or_default(),
+            node: reply.view.unwrap_or_default(),
             measured,
-            on_node,
+            runs: reply.runs,
+            history: reply.history,
         };
         described.page().print(self.output)
     }
@@ -61,11 +60,10 @@ impl DescribeNode {
 
 /// All that is known of a node.
 struct Described {
-    node: NodeRow,
-    used: NodeUse,
-    conditions: Vec<ConditionRow>,
+    node: NodeView,
     measured: Option<Measured>,
-    on_node: Vec<OnNode>,
+    runs: Vec<NodeRunView>,
+    history: Vec<NodeChangeView>,
 }
 
 /// What the node's agent said last.
@@ -154,37 +152,6 @@ impl Measured {
     }
 }
 
-/// Whether it takes anything new, and what holds of it, in a few words.
-pub fn standing(used: &NodeUse, conditions: &[ConditionRow]) -> String {
-    let operator = match (used.drained, used.cordoned) {
-        (true, _) if used.allocations > 0 => "draining",
-        (true, _) => "drained",
-        (false, true) => "cordoned",
-        (false, false) => "",
-    };
-    let conditions = conditions.iter().map(|row| row.condition.as_str());
-    let words = [operator].into_iter().chain(conditions);
-    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
-    words.join(" ")
-}
-
-/// What holds of the nodes, by node.
-pub async fn conditions(pool: &PgPool) -> Result<BTreeMap<Token, Vec<ConditionRow>>, Failure> {
-    let mut by_node: BTreeMap<Token, Vec<ConditionRow>> = BTreeMap::new();
-    for row in node_heartbeat::store::conditions(pool).await? {
-        by_node.entry(row.node.clone()).or_default().push(row);
-    }
-    Ok(by_node)
-}
-
-fn amounts(node: &NodeRow, used: &NodeUse) -> [(ResourceKind, u64, u64); 3] {
-    let has = &node.capacity;
-    let used = [used.cpu_milli, used.memory_bytes, used.gpu_milli];
-    let kinds = ResourceKind::ALL.into_iter().zip(used);
-    let mut rows = kinds.map(|(kind, used)| (kind, has.amount(kind), used));
-    std::array::from_fn(|_| rows.next().expect("there are three kinds"))
-}
-
 impl Described {
     fn page(&self) -> Page {
         let page = Page::new(self.as_json())
@@ -194,80 +161,66 @@ impl Described {
             Some(measured) => page.fields(measured.fields()),
             None => page,
         };
-        page.sheet(self.allocations())
+        page.sheet(self.allocations()).sheet(self.changes())
+    }
+
+    fn capacity(&self) -> NodeCapacity {
+        self.node.capacity.clone().unwrap_or_default()
     }
 
     fn fields(&self) -> Fields {
-        let Self {
-            node,
-            used,
-            conditions,
-            ..
-        } = self;
-        let has = &node.capacity;
+        let node = &self.node;
+        let has = self.capacity();
         let joined = |texts: Vec<String>| named(&texts.join(" "));
-        let state = [node.state.name(), &standing(used, &[])].join(" ");
+        let state = format!("{} {}", words(node.state()), operators_word(node));
         let labels = has.labels.iter();
-        let labels = labels.map(|(name, value)| format!("{name}={value}"));
-        let conditions = conditions.iter().map(|row| {
-            let reason = row.reason.as_ref().map(|reason| format!(" ({reason})"));
-            let since = amount::moment(row.since);
-            format!(
-                "{}{} since {since}",
-                row.condition,
-                reason.unwrap_or_default()
-            )
-        });
+        let labels = labels.map(|label| format!("{}={}", label.name, label.value));
+        let conditions = node.conditions.iter().map(condition);
         let most = match has.max_runs {
             0 => "no bound".to_owned(),
             most => format!("at most {most}"),
         };
-        let allocations = format!("{} ({most}), {} stopping", used.allocations, used.stopping);
+        let allocations = format!("{} ({most}), {} stopping", node.allocations, node.stopping);
         Fields::default()
             .add("node", "node", plain(&node.node))
             .add("state", "state", plain(state.trim_end()))
-            .add("since_ms", "since", moment(node.since.0))
-            .add("registered_ms", "registered", moment(node.registered_at.0))
+            .add("since_ms", "since", moment_or_never(node.since_ms))
             .add(
-                "gpu_model",
-                "gpu model",
-                named(has.gpu_model.as_ref().map_or("", Token::as_str)),
+                "registered_ms",
+                "registered",
+                moment_or_never(node.registered_ms),
             )
+            .add("gpu_model", "gpu model", named(&has.gpu_model))
             .add("labels", "labels", joined(labels.collect()))
-            .add(
-                "own_taints",
-                "own taints",
-                joined(has.taints.iter().map(written).collect()),
-            )
-            .add(
-                "taints",
-                "taints",
-                joined(used.taints.iter().map(written).collect()),
-            )
+            .add("own_taints", "own taints", named(&taints(&has.taints)))
+            .add("taints", "taints", named(&taints(&node.taints)))
             .add("conditions", "conditions", joined(conditions.collect()))
             .add(
                 "allocations",
                 "allocations",
-                valued(allocations, used.allocations),
+                valued(allocations, node.allocations),
             )
     }
 
     fn resources(&self) -> Sheet {
         let in_use = self.measured.as_ref().map(Measured::in_use);
-        let of_kinds = amounts(&self.node, &self.used).into_iter().enumerate();
-        let of_kinds = of_kinds.map(|(place, (kind, has, used))| {
+        let has = self.capacity();
+        let (used, free) = (amounts(&self.node.used), amounts(&self.node.free));
+        let all = [has.cpu_milli, has.memory_bytes, u64::from(has.gpus) * 1000];
+        let of_kinds = ResourceKind::ALL.into_iter().enumerate();
+        let of_kinds = of_kinds.map(|(at, kind)| {
             let human = |amount| quantity(kind, amount);
             vec![
                 plain(kind.name()),
-                human(has),
-                human(used),
-                human(has.saturating_sub(used)),
-                in_use.map_or_else(|| named(""), |amounts| human(amounts[place])),
+                human(all[at]),
+                human(used[at]),
+                human(free[at]),
+                in_use.map_or_else(|| named(""), |amounts| human(amounts[at])),
             ]
         });
-        let extended = self.node.capacity.extended.iter().map(|(name, amount)| {
-            let has = valued(amount.to_string(), *amount);
-            vec![plain(name), has, named(""), named(""), named("")]
+        let extended = has.extended.iter().map(|it| {
+            let has = valued(it.amount.to_string(), it.amount);
+            vec![plain(&it.name), has, named(""), named(""), named("")]
         });
         let columns = vec![
             column("resource", "resource"),
@@ -280,17 +233,19 @@ impl Described {
     }
 
     fn allocations(&self) -> Sheet {
-        let row = |one: &OnNode| {
+        let row = |one: &NodeRunView| {
             vec![
-                plain(one.id),
+                plain(&one.allocation_id),
                 plain(&one.tenant),
                 plain(&one.job_set),
-                plain(&one.state),
+                plain(words(one.state())),
+                named(&devices(one)),
                 number(one.priority),
                 quantity(ResourceKind::Cpu, one.cpu_milli),
                 quantity(ResourceKind::Memory, one.memory_bytes),
-                quantity(ResourceKind::Gpu, one.gpu_milli),
-                moment(one.placed.0),
+                quantity(ResourceKind::Gpu, gpu_milli(one)),
+                moment(one.placed_ms),
+                moment_or_never(one.started_ms),
             ]
         };
         let columns = vec![
@@ -298,84 +253,136 @@ impl Described {
             column("tenant", "tenant"),
             column("job_set", "job set"),
             column("state", "state"),
+            wide("devices", "devices"),
             column("priority", "priority"),
             column("cpu_milli", "cpu"),
             column("memory_bytes", "memory"),
             column("gpu_milli", "gpu"),
             column("placed_ms", "placed"),
+            wide("started_ms", "started"),
         ];
-        Sheet::new(columns, 4, self.on_node.iter().map(row).collect())
+        Sheet::new(columns, 5, self.runs.iter().map(row).collect())
+    }
+
+    fn changes(&self) -> Sheet {
+        let row = |one: &NodeChangeView| {
+            vec![
+                moment(one.at_ms),
+                plain(one.change.replace('_', " ")),
+                named(&one.condition),
+                named(&one.reason),
+                number(one.lsn),
+            ]
+        };
+        let columns = vec![
+            column("at_ms", "at"),
+            column("change", "change"),
+            column("condition", "condition"),
+            column("reason", "reason"),
+            wide("lsn", "lsn"),
+        ];
+        Sheet::new(columns, 4, self.history.iter().map(row).collect())
     }
 
     fn as_json(&self) -> Value {
-        let Self {
-            node,
-            used,
-            conditions,
-            measured,
-            on_node,
-        } = self;
-        let has = &node.capacity;
-        let taints = |taints: &[Taint]| -> Value { taints.iter().map(written).collect() };
-        let labels = has.labels.iter();
-        let labels = labels.map(|(name, value)| (name.to_string(), value.as_str().into()));
-        let labels: serde_json::Map<String, Value> = labels.collect();
-        let extended = has.extended.iter();
-        let extended = extended.map(|(name, amount)| (name.to_string(), (*amount).into()));
-        let extended: serde_json::Map<String, Value> = extended.collect();
-        let of_capacity = amounts(node, used).map(|(kind, has, used)| {
-            let amounts = object([("has", has.into()), ("requested", used.into())]);
-            (kind.name().to_owned(), amounts)
+        let node = &self.node;
+        let has = self.capacity();
+        let text = |text: &str| Some(text).filter(|text| !text.is_empty()).into();
+        let ms = |ms: i64| Some(ms).filter(|ms| *ms != 0).into();
+        let each = |taints: &[Taint]| -> Value {
+            let texts = taints
+                .iter()
+                .map(|it| super::taint_text(it).unwrap_or_else(|error| error));
+            texts.collect()
+        };
+        let labels: Value = (has.labels.iter())
+            .map(|label| (label.name.as_str(), label.value.as_str()))
+            .collect();
+        let extended: Value = (has.extended.iter())
+            .map(|it| (it.name.as_str(), it.amount))
+            .collect();
+        let (used, free) = (amounts(&node.used), amounts(&node.free));
+        let all = [has.cpu_milli, has.memory_bytes, u64::from(has.gpus) * 1000];
+        let resources = ResourceKind::ALL.into_iter().enumerate().map(|(at, kind)| {
+            let amounts = object([
+                ("has", all[at].into()),
+                ("requested", used[at].into()),
+                ("free", free[at].into()),
+            ]);
+            (kind.name(), amounts)
         });
-        let resources: serde_json::Map<String, Value> = of_capacity.into_iter().collect();
-        let allocations: Value = on_node
-            .iter()
-            .map(|one| {
-                object([
-                    ("allocation_id", one.id.to_string().into()),
-                    ("tenant", one.tenant.clone().into()),
-                    ("job_set", one.job_set.clone().into()),
-                    ("state", one.state.clone().into()),
-                    ("priority", one.priority.into()),
-                    ("cpu_milli", one.cpu_milli.into()),
-                    ("memory_bytes", one.memory_bytes.into()),
-                    ("gpu_milli", one.gpu_milli.into()),
-                    ("placed_ms", one.placed.0.into()),
-                ])
-            })
-            .collect();
-        let conditions: Value = conditions
-            .iter()
-            .map(|row| {
-                object([
-                    ("condition", row.condition.as_str().into()),
-                    ("reason", row.reason.as_ref().map(Token::as_str).into()),
-                    ("since_ms", row.since.0.into()),
-                ])
-            })
-            .collect();
+        let allocations = self.runs.iter().map(|one| {
+            object([
+                ("allocation_id", one.allocation_id.as_str().into()),
+                ("tenant", one.tenant.as_str().into()),
+                ("job_set", one.job_set.as_str().into()),
+                ("name", text(&one.name)),
+                ("state", words(one.state()).into()),
+                ("priority", one.priority.into()),
+                ("cpu_milli", one.cpu_milli.into()),
+                ("memory_bytes", one.memory_bytes.into()),
+                ("gpu_milli", gpu_milli(one).into()),
+                ("devices", one.gpus.iter().map(|it| it.device).collect()),
+                ("gpu_zones", one.gpu_zones.clone().into()),
+                ("placed_ms", one.placed_ms.into()),
+                ("started_ms", ms(one.started_ms)),
+            ])
+        });
+        let conditions = node.conditions.iter().map(|one| {
+            object([
+                ("condition", one.condition.as_str().into()),
+                ("reason", text(&one.reason)),
+                ("since_ms", one.since_ms.into()),
+            ])
+        });
+        let history = self.history.iter().map(|one| {
+            object([
+                ("lsn", one.lsn.into()),
+                ("at_ms", one.at_ms.into()),
+                ("change", one.change.as_str().into()),
+                ("condition", text(&one.condition)),
+                ("reason", text(&one.reason)),
+            ])
+        });
         object([
             ("node", node.node.as_str().into()),
-            ("state", node.state.name().into()),
-            ("since_ms", node.since.0.into()),
-            ("registered_ms", node.registered_at.0.into()),
-            ("cordoned", used.cordoned.into()),
-            ("drained", used.drained.into()),
-            ("at_once", used.at_once.into()),
-            (
-                "gpu_model",
-                has.gpu_model.as_ref().map(|model| model.as_str()).into(),
-            ),
+            ("state", words(node.state()).into()),
+            ("since_ms", ms(node.since_ms)),
+            ("last_seen_ms", ms(node.last_seen_ms)),
+            ("registered_ms", ms(node.registered_ms)),
+            ("takes_new", node.takes_new.into()),
+            ("cordoned", node.cordoned.into()),
+            ("drained", node.drain.into()),
+            ("at_once", node.at_once.into()),
+            ("gpu_model", text(&has.gpu_model)),
             ("max_runs", has.max_runs.into()),
-            ("labels", labels.into()),
-            ("own_taints", taints(&has.taints)),
-            ("taints", taints(&used.taints)),
-            ("conditions", conditions),
-            ("resources", resources.into()),
-            ("extended", extended.into()),
-            ("stopping", used.stopping.into()),
-            ("sample", measured.as_ref().map(Measured::as_json).into()),
-            ("allocations", allocations),
+            ("labels", labels),
+            ("own_taints", each(&has.taints)),
+            ("taints", each(&node.taints)),
+            ("conditions", conditions.collect()),
+            ("resources", resources.collect()),
+            ("extended", extended),
+            ("stopping", node.stopping.into()),
+            (
+                "sample",
+                self.measured.as_ref().map(Measured::as_json).into(),
+            ),
+            ("allocations", allocations.collect()),
+            ("history", history.collect()),
         ])
+    }
+}
+
+fn gpu_milli(one: &NodeRunView) -> u64 {
+    one.gpus.iter().map(|share| u64::from(share.milli)).sum()
+}
+
+/// `0 1 in zone 0`
+fn devices(one: &NodeRunView) -> String {
+    let devices: Vec<String> = one.gpus.iter().map(|it| it.device.to_string()).collect();
+    let zones: Vec<String> = one.gpu_zones.iter().map(u32::to_string).collect();
+    match zones.is_empty() {
+        true => devices.join(" "),
+        false => format!("{} in zone {}", devices.join(" "), zones.join(" ")),
     }
 }

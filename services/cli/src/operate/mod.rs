@@ -10,7 +10,7 @@ mod taint;
 mod tenant;
 
 pub use cordon::{Cordon, Drain, OneNode, Uncordon};
-pub use describe_node::{DescribeNode, conditions, standing};
+pub use describe_node::DescribeNode;
 pub use nodes::{NodeCommand, Reserve, Unreserve};
 pub use policy::{Policy, PriorityClass};
 pub use queue::QueueSet;

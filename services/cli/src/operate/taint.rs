@@ -4,15 +4,13 @@ use super::{Expected, told};
 use crate::{
     Failure,
     context::Context,
-    look,
+    look, nodes,
     print::{Output, Page, Sheet, column, plain},
 };
 use clap::Args;
-use client::Failed;
-use scheduler::store::NodeUse;
+use client::{Client, Failed, NodeView};
 use schemas::v1;
-use sqlx::PgPool;
-use vocab::{Taint as Given, TaintEffect};
+use vocab::TaintEffect;
 
 /// Give taints to a node, or take them from it; without any, show them. Taints that a node says of itself stay.
 #[derive(Args)]
@@ -127,28 +125,22 @@ pub fn taint_text(taint: &v1::Taint) -> Result<String, String> {
     Ok(format!("{}{value}:{}", taint.key, effect.name()))
 }
 
-/// As it is written: `maintenance=now:NoExecute`.
-pub fn written(taint: &Given) -> String {
-    let value = taint.value.as_ref().map(|value| format!("={value}"));
-    let value = value.unwrap_or_default();
-    format!("{}{value}:{}", taint.key, taint.effect.name())
-}
-
 impl Taint {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let pool = context.warm_state("scheduler").await?;
-        if self.changes.is_empty() {
-            let known = self.known(&pool).await?;
-            let rows = known.taints.iter().map(|taint| vec![plain(written(taint))]);
-            let sheet = Sheet::new(vec![column("taint", "taint")], 1, rows.collect());
-            return Page::of(sheet, "no taints").print(self.output);
-        }
         let sending = &self.expected.sending;
         let operator = sending.operator(context).await?;
+        if self.changes.is_empty() {
+            let known = self.known(&operator).await?;
+            let texts = known.taints.iter().map(taint_text);
+            let rows = texts.map(|text| Ok(vec![plain(text?)]));
+            let rows = rows.collect::<Result<_, String>>()?;
+            let sheet = Sheet::new(vec![column("taint", "taint")], 1, rows);
+            return Page::of(sheet, "no taints").print(self.output);
+        }
         let mut stale = None;
         // What was read may be a moment old: it is changed only if it is still so, and otherwise looked at again.
         let applied = look::look_again::<_, Failure>(async || {
-            let known = self.known(&pool).await?;
+            let known = self.known(&operator).await?;
             let change = self.request(&known);
             match operator.set_taints(change, sending.id()).await {
                 Ok(applied) => Ok(Some(applied)),
@@ -168,22 +160,14 @@ impl Taint {
         Ok(())
     }
 
-    async fn known(&self, pool: &PgPool) -> Result<NodeUse, Failure> {
-        let mut known = scheduler::store::nodes(pool).await?;
-        Ok(known.remove(&self.node).unwrap_or_default())
+    async fn known(&self, operator: &Client) -> Result<NodeView, Failure> {
+        let known = nodes::said_of(operator, &self.node).await?;
+        Ok(known.unwrap_or_default())
     }
 
     /// The taints that are known, with the change.
-    fn request(&self, known: &NodeUse) -> v1::SetTaints {
-        let of = |taint: &Given| v1::Taint {
-            key: taint.key.to_string(),
-            value: taint
-                .value
-                .as_ref()
-                .map_or(String::new(), ToString::to_string),
-            effect: taint.effect as i32,
-        };
-        let mut taints = known.taints.iter().map(of).collect();
+    fn request(&self, known: &NodeView) -> v1::SetTaints {
+        let mut taints = known.taints.clone();
         for change in &self.changes {
             change.apply(&mut taints);
         }

@@ -1,9 +1,7 @@
 //! The table `node_conditions`.
 
 use crate::project::ConditionRow;
-use chassis::warm::WarmError;
-use sqlx::PgPool;
-use table::{Row, Table};
+use table::Table;
 use vocab::{Millis, Token};
 
 /// What holds of the nodes by the word of their agents. MemoryPressure, DiskPressure and NetworkUnavailable keep new allocations
@@ -35,28 +33,4 @@ impl From<&ConditionRow> for Condition {
             since,
         }
     }
-}
-
-impl From<Condition> for ConditionRow {
-    fn from(row: Condition) -> Self {
-        let Condition {
-            node,
-            condition,
-            reason,
-            since,
-        } = row;
-        Self {
-            node,
-            condition,
-            reason,
-            since,
-        }
-    }
-}
-
-/// What holds, by node and condition.
-pub async fn conditions(pool: &PgPool) -> Result<Vec<ConditionRow>, WarmError> {
-    let query = table::select(Condition::TABLE) + " ORDER BY node, condition";
-    let rows: Vec<Condition> = sqlx::query_as(&query).fetch_all(pool).await?;
-    Ok(rows.into_iter().map(ConditionRow::from).collect())
 }

@@ -2,10 +2,9 @@
 
 use super::names;
 use crate::project::{NodeRow, NodeState};
-use chassis::warm::WarmError;
-use sqlx::{PgPool, types::Json};
+use sqlx::types::Json;
 use std::collections::BTreeMap;
-use table::{Row, Table, Wide};
+use table::{Table, Wide};
 use vocab::{Millis, NodeCapacity, Taint, Token, Topology};
 
 table::names!(NodeState);
@@ -105,11 +104,4 @@ impl From<Node> for NodeRow {
             last_seen: node.last_seen,
         }
     }
-}
-
-/// The fleet, by name.
-pub async fn nodes(pool: &PgPool) -> Result<Vec<NodeRow>, WarmError> {
-    let query = table::select(Node::TABLE) + " ORDER BY node";
-    let nodes: Vec<Node> = sqlx::query_as(&query).fetch_all(pool).await?;
-    Ok(nodes.into_iter().map(NodeRow::from).collect())
 }

@@ -1,9 +1,7 @@
 //! What operators have set, and what became of the reservations that they asked for.
 
 use serde::{Deserialize, Serialize};
-use vocab::{
-    AdvanceReservation, Millis, PriorityClass, QueueSettings, SchedulingPolicy, Taint, Token,
-};
+use vocab::{AdvanceReservation, Millis, PriorityClass, QueueSettings, SchedulingPolicy, Token};
 
 /// A setting as it is from `at` on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,20 +20,6 @@ pub enum SettingRow {
     },
     Policy {
         policy: SchedulingPolicy,
-        version: u64,
-        at: Millis,
-    },
-    Cordon {
-        node: Token,
-        cordoned: bool,
-        drain: bool,
-        at_once: u32,
-        version: u64,
-        at: Millis,
-    },
-    Taints {
-        node: Token,
-        taints: Vec<Taint>,
         version: u64,
         at: Millis,
     },

@@ -305,6 +305,8 @@ fn check(steps: &str, expected: &str) {
                 Change::Preemption(_)
                 | Change::Entry(_)
                 | Change::Setting(_)
+                | Change::Node(_)
+                | Change::NodeGone(_)
                 | Change::Resource(_)
                 | Change::Held(_)
                 | Change::Space(_) => None,
@@ -342,7 +344,10 @@ fn check_batches(batches: &str, expected: &str) {
         for change in out {
             if let Change::Allocation(written) = change {
                 let mut text = written.row.state.stage().name().to_owned();
-                for (flag, word) in [(written.first, " first"), (written.waited, " waited")] {
+                for (flag, word) in [
+                    (written.is_first(), " first"),
+                    (written.waited(), " waited"),
+                ] {
                     text += if flag { word } else { "" };
                 }
                 let told = Entries::read(&written.told.concat()).unwrap();
@@ -456,6 +461,8 @@ fn check_last(steps: &str, expected: &str) {
             )
         }
         Change::Space(row) => format!("{} at slot {}", row.tenant, row.slot),
+        Change::Node(row) => format!("node {}", row.node),
+        Change::NodeGone(node) => format!("no node {node}"),
         Change::Setting(row) => match &**row {
             SettingRow::TenantWeight {
                 tenant,

@@ -153,7 +153,7 @@ fn names(state: AllocationState) -> &'static [&'static str] {
     }
 }
 
-fn state(name: &str) -> AllocationState {
+pub(super) fn state(name: &str) -> AllocationState {
     let of_name = |state: &AllocationState| names(*state).contains(&name);
     let live = LIVE.into_iter().find(of_name);
     live.unwrap_or(AllocationState::Ended)

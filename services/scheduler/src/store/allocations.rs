@@ -66,9 +66,11 @@ use vocab::{
     "num_nulls(quota_rule, quota_subject, quota_limit, quota_actual) IN (0, 4)"
 ))]
 #[table(check(refused_by_quota_only, "quota_rule IS NULL OR state = 'requested'"))]
-// Few are live, so a query for a queue's or a job set's looks at all of them: every index is written with each placement.
+// Few are live, so a query for a queue's looks at all of them: every index is written with each placement.
 // What a tenant has, the newest first, a page at a time.
 #[table(index(of_tenant, on "tenant, allocation_id"))]
+// What is on a node.
+#[table(index(on_node, on "node", where "node IS NOT NULL"))]
 // What waits for quota, for the operator's eye.
 #[table(index(
     waiting_for_quota,
@@ -506,7 +508,7 @@ pub async fn changed_behind(pool: &PgPool, lsn: Lsn) -> Result<Vec<String>, Warm
 }
 
 /// Two columns, a device and its share at the same place of both.
-fn shares(devices: &[i32], millis: &[i32]) -> Result<GpuShares, OutOfRange> {
+pub(super) fn shares(devices: &[i32], millis: &[i32]) -> Result<GpuShares, OutOfRange> {
     let pairs = devices.iter().zip(millis);
     let shares = pairs.map(|(device, milli)| {
         Ok(GpuShare {

@@ -142,7 +142,7 @@ pub async fn write(
     cell: CellNo,
     written: &[&Written],
 ) -> Result<(), WarmError> {
-    let (waited, others): (Vec<&Written>, Vec<_>) = written.iter().partition(|one| one.waited);
+    let (waited, others): (Vec<&Written>, Vec<_>) = written.iter().partition(|one| one.waited());
     let came = others.into_iter().filter_map(|one| Record::of(cell, one));
     insert(tx, &came.collect::<Vec<_>>()).await?;
     let waits = waited.iter().filter_map(|one| Record::of(cell, one));

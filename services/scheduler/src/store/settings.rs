@@ -3,11 +3,11 @@
 use super::reservations;
 use crate::project::SettingRow;
 use chassis::warm::{WarmError, merge};
-use sqlx::{PgConnection, types::Json};
+use sqlx::PgConnection;
 use table::Table;
 use vocab::{
     Millis, PlacementPolicy, PriorityClass, QueueOrder, QueueSettings, ResourceKind,
-    SchedulingPolicy, Taint, Token,
+    SchedulingPolicy, Token,
 };
 
 pub async fn upsert(tx: &mut PgConnection, row: &SettingRow) -> Result<(), WarmError> {
@@ -29,38 +29,6 @@ pub async fn upsert(tx: &mut PgConnection, row: &SettingRow) -> Result<(), WarmE
             version,
             at,
         } => merge(tx, &[Policy::of(policy, (*version, *at))]).await,
-        SettingRow::Cordon {
-            node,
-            cordoned,
-            drain,
-            at_once,
-            version,
-            at,
-        } => {
-            let row = Cordon {
-                node,
-                cordoned: *cordoned,
-                drain: *drain,
-                at_once: *at_once,
-                version: *version,
-                changed_at: *at,
-            };
-            merge(tx, &[row]).await
-        }
-        SettingRow::Taints {
-            node,
-            taints,
-            version,
-            at,
-        } => {
-            let row = NodeTaints {
-                node,
-                taints: Json(taints),
-                version: *version,
-                changed_at: *at,
-            };
-            merge(tx, &[row]).await
-        }
         SettingRow::TenantWeight {
             tenant,
             weight_milli,
@@ -210,36 +178,6 @@ impl Policy {
             changed_at,
         }
     }
-}
-
-/// Nodes that get nothing new, and those that are drained.
-#[derive(Table)]
-#[table(name = "cordons", key(node))]
-pub struct Cordon<'a> {
-    node: &'a Token,
-    cordoned: bool,
-    /// What runs there is told to stop, and placed elsewhere.
-    #[table(default = "false")]
-    drain: bool,
-    /// So many of its allocations are on their way out at once, at the most; 0: all.
-    #[table(default = "0", check = "at_once >= 0")]
-    at_once: u32,
-    #[table(check = "version > 0")]
-    version: u64,
-    changed_at: Millis,
-}
-
-/// The taints that an operator has given to nodes, beside their own.
-#[derive(Table)]
-#[table(name = "node_taints", key(node))]
-pub struct NodeTaints<'a> {
-    node: &'a Token,
-    /// [{"key": "maintenance", "value": null, "effect": "NoExecute"}]
-    #[table(check = "jsonb_typeof(taints) = 'array'")]
-    taints: Json<&'a Vec<Taint>>,
-    #[table(check = "version > 0")]
-    version: u64,
-    changed_at: Millis,
 }
 
 /// The weight of a tenant's own queue, where nobody has set that queue.

@@ -3,8 +3,10 @@
 mod explain;
 mod list;
 mod named;
+mod nodes;
 mod settings;
 mod states;
+mod tallies;
 
 use chassis::warm::{
     WarmError,
@@ -12,7 +14,10 @@ use chassis::warm::{
 };
 use ledger::{Batch, LedgerId, Sink, SinkError};
 use scheduler::{
-    project::{AllocationRow, AllocationState, Change, Place, Position, Preemption, Stop, Written},
+    project::{
+        AllocationRow, AllocationState, Change, Place, Position, Preemption, Standing, Stop,
+        Written,
+    },
     store,
 };
 use sqlx::{Executor, PgPool};
@@ -152,13 +157,15 @@ async fn ready(name: &str) -> Scratch {
 /// None was written before: it is in no table.
 fn written(row: AllocationRow, before: Option<&store::Allocation>) -> Change {
     let told = Default::default();
-    let waited = before.is_some_and(|it| it.state == "queued" || it.state == "nominated");
-    Change::Allocation(Written {
-        row,
-        first: before.is_none(),
-        waited,
-        told,
-    })
+    let before = before.map(|it| match it.state.as_str() {
+        "requested" => Standing::Requested,
+        "queued" | "nominated" => Standing::Waiting,
+        "placed" => Standing::Placed,
+        "running" => Standing::Running,
+        "stopping" => Standing::Stopping,
+        other => panic!("{other} is over"),
+    });
+    Change::Allocation(Written { row, before, told })
 }
 
 /// Applies behind whatever was applied before; rows that are not there are new.

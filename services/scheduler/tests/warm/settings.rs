@@ -2,11 +2,10 @@
 
 use super::*;
 use scheduler::project::{ReservationRow, ReservationState, SettingRow};
-use sqlx::types::Json;
 use store::{Held, QueueState, Waits};
 use vocab::{
     AdvanceReservation, Operator, PlacementPolicy, PriorityClass, QueueOrder, QueueSettings,
-    Requirement, ResourceKind, SchedulingPolicy, Taint, TaintEffect,
+    Requirement, ResourceKind, SchedulingPolicy,
 };
 
 const NOW: Millis = Millis(1_700_000_000_000);
@@ -163,7 +162,7 @@ async fn the_queue_follows_its_order_and_aging() {
 }
 
 #[tokio::test]
-async fn reservations_classes_and_cordons_are_kept() {
+async fn reservations_and_classes_are_kept() {
     let scratch = ready("settings").await;
     let pool = scratch.pool();
     let reservation = |name: &str, state| ReservationRow {
@@ -232,50 +231,12 @@ async fn reservations_classes_and_cordons_are_kept() {
         version,
         at: NOW,
     };
-    let cordon = |version, cordoned| SettingRow::Cordon {
-        node: token("n1"),
-        cordoned,
-        drain: !cordoned,
-        at_once: 7,
-        version,
-        at: NOW,
-    };
-    let taint = Taint {
-        key: token("maintenance"),
-        value: Some(token("v")),
-        effect: TaintEffect::NoExecute,
-    };
-    let taints = SettingRow::Taints {
-        node: token("n1"),
-        taints: vec![taint.clone()],
-        version: 5,
-        at: NOW,
-    };
-    set(
-        &pool,
-        vec![
-            class(1, 1),
-            class(2, 7),
-            cordon(1, true),
-            cordon(2, false),
-            taints,
-        ],
-    )
-    .await;
-    let found: (i32, i64, bool, i64) = sqlx::query_as(
-        "SELECT c.value, c.version, n.cordoned, n.version FROM priority_classes AS c, cordons AS n",
-    )
-    .fetch_one(&pool)
-    .await
-    .unwrap();
-    assert_eq!(found, (7, 2, false, 2));
-    let found: (bool, i32, Json<Vec<Taint>>, i64) = sqlx::query_as(
-        "SELECT n.drain, n.at_once, t.taints, t.version FROM cordons AS n JOIN node_taints AS t USING (node)",
-    )
-    .fetch_one(&pool)
-    .await
-    .unwrap();
-    assert_eq!(found, (true, 7, Json(vec![taint]), 5));
+    set(&pool, vec![class(1, 1), class(2, 7)]).await;
+    let found: (i32, i64) = sqlx::query_as("SELECT value, version FROM priority_classes")
+        .fetch_one(&pool)
+        .await
+        .unwrap();
+    assert_eq!(found, (7, 2));
     scratch.close().await;
 }
 

@@ -345,6 +345,14 @@ impl Rule {
                 "this part of a node's capacity stays as it was registered",
                 "start the agent anew",
             ),
+            Self::NodeNotFound => says(
+                "nothing is known of a node of this name",
+                "look at what `nodes` lists",
+            ),
+            Self::Closed => says(
+                "an operator has closed it: it accepts nothing new",
+                "wait until it is opened again, or name another one",
+            ),
         }
     }
 

@@ -25,7 +25,7 @@ const SLOT_BACKWARDS: i32 = 40;
 const SLOT_OVERFLOW: i32 = 41;
 const DEPENDENCY_UNKNOWN: i32 = 58;
 const CELL_FULL: i32 = 63;
-const CLOSED: i32 = 77;
+const CLOSED: i32 = 78;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Due {

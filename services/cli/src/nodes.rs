@@ -1,0 +1,293 @@
+//! The nodes, as operators may ask by the bus.
+
+use crate::{
+    Failure,
+    context::Context,
+    operate::taint_text,
+    print::{
+        Output, Page, Sheet, column, moment, moment_or_never, named, number, plain, quantity, wide,
+    },
+    submit::{requirement, words},
+};
+use clap::{Args, ValueEnum};
+use client::{
+    Client, NodeAmounts, NodeConditionView, NodeQuery, NodeStanding, NodeView, NodesQuery,
+    Requirement, Taint,
+};
+use vocab::{ResourceKind, Rule};
+
+#[derive(Args)]
+pub struct Nodes {
+    /// Only those with a name that begins so.
+    #[arg(long)]
+    name_prefix: Option<String>,
+    /// Only those with GPUs of this model.
+    #[arg(long)]
+    gpu_model: Option<String>,
+    /// Only those in this state, of several in any of them; without, all that are registered.
+    #[arg(long = "state", value_enum)]
+    states: Vec<State>,
+    /// Only those whose labels are like this: KEY=V1,V2 KEY!=V1,V2 KEY !KEY; may be repeated, and all must hold.
+    #[arg(long = "node-label", value_name = "SELECTOR", value_parser = requirement)]
+    selector: Vec<Requirement>,
+    #[command(flatten)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum State {
+    Ready,
+    /// It was not heard for half a lease.
+    Suspect,
+    Lost,
+    /// Not registered, but an operator has said something of it.
+    Absent,
+}
+
+impl State {
+    const REGISTERED: [Self; 3] = [Self::Ready, Self::Suspect, Self::Lost];
+
+    fn standing(self) -> NodeStanding {
+        match self {
+            Self::Ready => NodeStanding::Ready,
+            Self::Suspect => NodeStanding::Suspect,
+            Self::Lost => NodeStanding::Lost,
+            Self::Absent => NodeStanding::Absent,
+        }
+    }
+}
+
+/// Nodes of a page, at the most.
+const PAGE_MAX: u32 = 1000;
+
+/// All that are asked for and registered.
+pub async fn registered(client: &Client, query: NodesQuery) -> Result<Vec<NodeView>, Failure> {
+    let states = State::REGISTERED.map(|state| state.standing().into());
+    all(
+        client,
+        NodesQuery {
+            states: states.to_vec(),
+            ..query
+        },
+    )
+    .await
+}
+
+/// What is known of a node; none: nothing.
+pub async fn said_of(client: &Client, node: &str) -> Result<Option<NodeView>, Failure> {
+    let query = NodeQuery {
+        node: node.to_owned(),
+        limit: 1,
+        at_lsn: 0,
+    };
+    match client.node(&query).await {
+        Ok(reply) => Ok(reply.view),
+        Err(error) if error.rule() == Some(Rule::NodeNotFound) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+async fn all(client: &Client, mut query: NodesQuery) -> Result<Vec<NodeView>, Failure> {
+    query.limit = PAGE_MAX;
+    let mut found = Vec::new();
+    loop {
+        let page = client.nodes(&query).await?;
+        found.extend(page.nodes);
+        query.after = page.next;
+        if query.after.is_empty() {
+            return Ok(found);
+        }
+    }
+}
+
+impl Nodes {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.operator_until(None).await?;
+        let states = self.states.iter().map(|state| state.standing().into());
+        let query = NodesQuery {
+            name_prefix: self.name_prefix.unwrap_or_default(),
+            gpu_model: self.gpu_model.unwrap_or_default(),
+            states: states.collect(),
+            selector: self.selector,
+            ..NodesQuery::default()
+        };
+        let nodes = match query.states.is_empty() {
+            true => registered(&client, query).await?,
+            false => all(&client, query).await?,
+        };
+        let ready = nodes
+            .iter()
+            .filter(|node| node.state() == NodeStanding::Ready);
+        let count = format!("{} nodes, {} ready", nodes.len(), ready.count());
+        Page::of(sheet(&nodes), "no nodes")
+            .text(count)
+            .print(self.output)
+    }
+}
+
+fn sheet(nodes: &[NodeView]) -> Sheet {
+    let row = |node: &NodeView| {
+        let has = node.capacity.clone().unwrap_or_default();
+        let (used, free) = (amounts(&node.used), amounts(&node.free));
+        let labels = has.labels.iter();
+        let labels = labels.map(|label| format!("{}={}", label.name, label.value));
+        vec![
+            plain(&node.node),
+            plain(words(node.state())),
+            named(&standing(node)),
+            named(&has.gpu_model),
+            moment_or_never(node.since_ms),
+            named(&labels.collect::<Vec<_>>().join(" ")),
+            named(&taints(&node.taints)),
+            quantity(ResourceKind::Cpu, has.cpu_milli),
+            quantity(ResourceKind::Cpu, used[0]),
+            quantity(ResourceKind::Cpu, free[0]),
+            quantity(ResourceKind::Memory, has.memory_bytes),
+            quantity(ResourceKind::Memory, used[1]),
+            quantity(ResourceKind::Memory, free[1]),
+            number(has.gpus),
+            quantity(ResourceKind::Gpu, used[2]),
+            quantity(ResourceKind::Gpu, free[2]),
+            number(node.allocations),
+        ]
+    };
+    let columns = vec![
+        column("node", "node"),
+        column("state", "state"),
+        column("standing", "standing"),
+        column("gpu_model", "gpu model"),
+        wide("since_ms", "since"),
+        wide("labels", "labels"),
+        wide("taints", "taints"),
+        column("cpu_milli", "cpu"),
+        wide("used_cpu_milli", "used"),
+        column("free_cpu_milli", "free"),
+        column("memory_bytes", "memory"),
+        wide("used_memory_bytes", "used"),
+        column("free_memory_bytes", "free"),
+        column("gpus", "gpus"),
+        wide("used_gpu_milli", "used"),
+        column("free_gpu_milli", "free"),
+        column("allocations", "allocations"),
+    ];
+    Sheet::new(columns, 7, nodes.iter().map(row).collect())
+}
+
+/// By kind; what is not said is nothing.
+pub fn amounts(of: &Option<NodeAmounts>) -> [u64; 3] {
+    of.as_ref()
+        .map_or([0; 3], |of| [of.cpu_milli, of.memory_bytes, of.gpu_milli])
+}
+
+/// As `taint` takes them. An effect that this version does not know is said by its number.
+pub fn taints(taints: &[Taint]) -> String {
+    let texts = taints
+        .iter()
+        .map(|it| taint_text(it).unwrap_or_else(|error| error));
+    texts.collect::<Vec<_>>().join(" ")
+}
+
+/// Whether it takes anything new by the word of operators, in a word; empty: it does.
+pub fn operators_word(node: &NodeView) -> &'static str {
+    match (node.drain, node.cordoned) {
+        (true, _) if node.allocations > 0 => "draining",
+        (true, _) => "drained",
+        (false, true) => "cordoned",
+        (false, false) => "",
+    }
+}
+
+/// What an operator says of it, and what holds of it, in a few words.
+fn standing(node: &NodeView) -> String {
+    let conditions = node.conditions.iter().map(|it| it.condition.as_str());
+    let words = [operators_word(node)].into_iter().chain(conditions);
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    words.join(" ")
+}
+
+/// `DiskPressure (full) since 2026-01-31T08:00:00Z`
+pub fn condition(one: &NodeConditionView) -> String {
+    let reason = match one.reason.as_str() {
+        "" => String::new(),
+        reason => format!(" ({reason})"),
+    };
+    format!(
+        "{}{reason} since {}",
+        one.condition,
+        moment(one.since_ms).text
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use client::NodeCapacity;
+
+    fn node() -> NodeView {
+        NodeView {
+            node: "n1".to_owned(),
+            state: NodeStanding::Ready.into(),
+            capacity: Some(NodeCapacity {
+                cpu_milli: 4000,
+                memory_bytes: 8 << 30,
+                ..NodeCapacity::default()
+            }),
+            used: Some(NodeAmounts {
+                cpu_milli: 1500,
+                ..NodeAmounts::default()
+            }),
+            free: Some(NodeAmounts {
+                cpu_milli: 2500,
+                memory_bytes: 8 << 30,
+                gpu_milli: 0,
+            }),
+            ..NodeView::default()
+        }
+    }
+
+    #[test]
+    fn what_keeps_others_away_is_said_in_a_few_words() {
+        let check = |change: fn(&mut NodeView), expected: &str| {
+            let mut node = node();
+            change(&mut node);
+            assert_eq!(standing(&node), expected);
+        };
+        check(|_| {}, "");
+        check(|node| node.cordoned = true, "cordoned");
+        check(
+            |node| {
+                (node.cordoned, node.drain, node.allocations) = (true, true, 1);
+                node.conditions = ["DiskPressure", "Odd"]
+                    .map(|condition| NodeConditionView {
+                        condition: condition.to_owned(),
+                        ..NodeConditionView::default()
+                    })
+                    .into();
+            },
+            "draining DiskPressure Odd",
+        );
+        check(|node| node.drain = true, "drained");
+    }
+
+    #[test]
+    fn each_node_has_a_row() {
+        let mut absent = node();
+        (absent.capacity, absent.used, absent.free) = (None, None, None);
+        absent.state = NodeStanding::Absent.into();
+        let sheet = sheet(&[node(), absent]);
+        let texts = |at: usize| -> Vec<&str> {
+            sheet.rows[at]
+                .iter()
+                .map(|cell| cell.text.as_str())
+                .collect()
+        };
+        assert_eq!(texts(0).len(), sheet.columns.len());
+        assert_eq!(texts(0)[..4], ["n1", "ready", "-", "-"]);
+        assert_eq!(
+            texts(0)[7..11],
+            ["4.000 cores", "1.500 cores", "2.500 cores", "8.000 GiB"]
+        );
+        assert_eq!(texts(1)[..2], ["n1", "absent"]);
+        assert_eq!(sheet.records()[0]["free_cpu_milli"], 2500);
+    }
+}

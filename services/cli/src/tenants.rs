@@ -1,0 +1,122 @@
+//! The tenants, with what each has, as operators may ask by the bus.
+
+use crate::{
+    Failure,
+    context::Context,
+    nodes::amounts,
+    print::{Output, Page, Sheet, column, exactly, named, number, plain, quantity, wide},
+    top::share,
+};
+use clap::Args;
+use client::{Client, TenantView, TenantsQuery};
+use vocab::ResourceKind;
+
+#[derive(Args)]
+pub struct Tenants {
+    /// Only those with a name that begins so.
+    #[arg(long)]
+    name_prefix: Option<String>,
+    #[command(flatten)]
+    output: Output,
+}
+
+/// Tenants of a page, at the most.
+const PAGE_MAX: u32 = 1000;
+
+/// All with a name that begins so, and what the cell has for them, by kind.
+pub async fn all(
+    client: &Client,
+    name_prefix: String,
+) -> Result<(Vec<TenantView>, [u64; 3]), Failure> {
+    let mut query = TenantsQuery {
+        name_prefix,
+        limit: PAGE_MAX,
+        ..TenantsQuery::default()
+    };
+    let mut found = Vec::new();
+    loop {
+        let page = client.tenants(&query).await?;
+        found.extend(page.tenants);
+        query.after = page.next;
+        if query.after.is_empty() {
+            return Ok((found, amounts(&page.capacity)));
+        }
+    }
+}
+
+impl Tenants {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.operator_until(None).await?;
+        let (tenants, capacity) = all(&client, self.name_prefix.unwrap_or_default()).await?;
+        Page::of(sheet(&tenants, capacity), "no tenants").print(self.output)
+    }
+}
+
+fn sheet(tenants: &[TenantView], capacity: [u64; 3]) -> Sheet {
+    let row = |one: &TenantView| {
+        let held = amounts(&one.held);
+        let weight = one.weight_milli;
+        vec![
+            plain(&one.tenant),
+            named(&one.queues.join(" ")),
+            exactly(format!("{}.{:03}", weight / 1000, weight % 1000), weight),
+            number(one.requested),
+            number(one.waiting),
+            number(one.placed),
+            number(one.started),
+            number(one.stopping),
+            quantity(ResourceKind::Cpu, held[0]),
+            share(held[0], capacity[0]),
+            quantity(ResourceKind::Memory, held[1]),
+            share(held[1], capacity[1]),
+            quantity(ResourceKind::Gpu, held[2]),
+            share(held[2], capacity[2]),
+            number(one.version),
+        ]
+    };
+    let columns = vec![
+        column("tenant", "tenant"),
+        wide("queues", "queues"),
+        column("weight_milli", "weight"),
+        wide("requested", "requested"),
+        column("waiting", "waiting"),
+        wide("placed", "placed"),
+        column("started", "started"),
+        wide("stopping", "stopping"),
+        column("cpu_milli", "cpu"),
+        column("cpu_share_ppm", "share"),
+        column("memory_bytes", "memory"),
+        column("memory_share_ppm", "share"),
+        column("gpu_milli", "gpu"),
+        column("gpu_share_ppm", "share"),
+        wide("version", "version"),
+    ];
+    Sheet::new(columns, 2, tenants.iter().map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use client::NodeAmounts;
+
+    #[test]
+    fn each_has_a_row() {
+        let one = TenantView {
+            tenant: "t".to_owned(),
+            weight_milli: 2500,
+            started: 4,
+            held: Some(NodeAmounts {
+                cpu_milli: 1000,
+                ..NodeAmounts::default()
+            }),
+            ..TenantView::default()
+        };
+        let sheet = sheet(&[one], [4000, 1, 0]);
+        let texts: Vec<&str> = sheet.rows[0].iter().map(|it| it.text.as_str()).collect();
+        assert_eq!(texts.len(), sheet.columns.len());
+        assert_eq!(texts[..3], ["t", "-", "2.500"]);
+        assert_eq!(texts[8..10], ["1.000 cores", "25.00 %"]);
+        // Of nothing there is no share.
+        assert_eq!(texts[13], "-");
+    }
+}
