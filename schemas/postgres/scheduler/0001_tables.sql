@@ -193,8 +193,20 @@ COMMENT ON COLUMN scheduling_queue.since IS 'In the queue, or waiting for this r
 COMMENT ON COLUMN scheduling_queue.state IS 'Nominated: its node is being cleared. Paused: not tried before `not_before`.';
 COMMENT ON COLUMN scheduling_queue.size IS 'In milli-GPUs, or in millicores when it asks for no GPU.';
 CREATE INDEX scheduling_queue_by_tenant ON scheduling_queue (tenant);
-CREATE INDEX scheduling_queue_by_queue ON scheduling_queue (queue);
+CREATE INDEX scheduling_queue_by_queue ON scheduling_queue (queue, requested_at);
 CREATE INDEX scheduling_queue_by_pending_group ON scheduling_queue (pending_group) WHERE pending_group IS NOT NULL;
+
+CREATE TABLE queue_counts (
+    queue text NOT NULL,
+    state text NOT NULL,
+    pending_group bigint NOT NULL,
+    waiting_reason text NOT NULL,
+    allocations bigint NOT NULL,
+    cpu_milli numeric NOT NULL,
+    memory_bytes numeric NOT NULL,
+    gpu_milli numeric NOT NULL,
+    CONSTRAINT queue_counts_pkey PRIMARY KEY (queue, state, pending_group, waiting_reason)
+);
 
 CREATE TABLE queues (
     queue text NOT NULL,

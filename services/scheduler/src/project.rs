@@ -1,6 +1,7 @@
 //! The ledger as rows: where each allocation stands, why, and what operators have set. Pure.
 
 mod allocation;
+mod counts;
 mod entry;
 mod named;
 mod setting;
@@ -9,6 +10,7 @@ mod state;
 mod tests;
 
 pub use allocation::AllocationRow;
+pub use counts::{Count, CountKey, CountRow, Counted};
 pub use entry::{ANOTHER_TENANTS, Entries, Entry, Outcome, Over, Position, PreemptionRow, Said};
 pub use named::{HeldRow, ResourceRow, SpaceRow};
 pub use setting::{ReservationRow, ReservationState, SettingRow};
@@ -20,6 +22,7 @@ use vocab::inputs;
 
 use crate::domain::Named;
 use bytes::Bytes;
+use counts::Counts;
 use entry::Teller;
 use ledger::{Batching, IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
@@ -39,6 +42,7 @@ pub enum Change {
     Resource(Box<ResourceRow>),
     Held(Box<HeldRow>),
     Space(Box<SpaceRow>),
+    Count(CountRow),
 }
 
 /// An allocation's row as a batch leaves it.
@@ -93,6 +97,9 @@ pub struct WarmProjection {
     /// Those that the batch has changed, each once; some have ended since.
     #[serde(skip)]
     changed: Vec<AllocationNo>,
+    /// None: not counted since the snapshot.
+    #[serde(skip)]
+    counts: Option<Counts>,
     #[serde(skip)]
     specs: NamedSpecs,
     #[serde(skip)]
@@ -102,6 +109,8 @@ pub struct WarmProjection {
 impl WarmProjection {
     fn requested(&mut self, at: &At, fact: &AllocationRequested) {
         let row = AllocationRow::requested(at, &fact.operation.tenant, self.specs.of(&fact.spec));
+        let live = &self.live;
+        self.counts.get_or_insert_with(|| Counts::of(live));
         let changed = Some(Changed {
             first: true,
             ..Changed::default()
@@ -119,7 +128,9 @@ impl WarmProjection {
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
         let allocation = life.allocation();
-        let Some(Live { row, changed }) = self.live.get_mut(&allocation) else {
+        let live = &mut self.live;
+        let counts = self.counts.get_or_insert_with(|| Counts::of(live));
+        let Some(Live { row, changed }) = live.get_mut(&allocation) else {
             return match life.may_come_after_the_end() {
                 true => Ok(()),
                 false => Err(IllegalEvent::new("not live", &life)),
@@ -127,6 +138,7 @@ impl WarmProjection {
         };
         let changed = changed.get_or_insert_with(|| {
             self.changed.push(allocation);
+            counts.go(row);
             Changed {
                 waited: row.state.waits_for_a_place(),
                 ..Changed::default()
@@ -334,12 +346,17 @@ impl Projection for WarmProjection {
 
     /// An allocation's rows of one batch are one row.
     fn end_batch(&mut self, out: &mut Vec<Change>) {
+        let Some(counts) = &mut self.counts else {
+            return;
+        };
         for allocation in self.changed.drain(..) {
             if let Some(Live { row, changed }) = self.live.get_mut(&allocation)
                 && let Some(changed) = changed.take()
             {
+                counts.come(row);
                 out.push(Live::written(row.clone(), changed));
             }
         }
+        out.extend(counts.finish().map(Change::Count));
     }
 }
