@@ -134,7 +134,8 @@ const HOURS: &str = "SELECT false AS is_run, toString(u.tenant) AS tenant, toStr
          toString(u.queue) AS queue, u.job_set AS job_set, toString(u.priority_class) AS priority_class,
          toString(u.cluster) AS cluster, toString(u.pool) AS pool, toString(u.resource) AS resource,
          toInt64(toUnixTimestamp(u.hour)) * 1000 AS begins_ms, toInt64(0) AS ends_ms,
-         toUnixTimestamp64Milli(u.since) AS since_ms, toYYYYMM(u.billing_period) AS period, u.quantity AS quantity, u.ms AS ms,
+         toUnixTimestamp64Milli(u.since) AS since_ms, toYYYYMM(u.billing_period) AS period,
+         toInt128(u.quantity) AS quantity, toInt64(u.ms) AS ms,
          toUInt64(0) AS cpu_milli, toUInt64(0) AS memory_bytes, toUInt64(0) AS gpu_milli
      FROM usage_hourly AS u FINAL";
 
@@ -204,7 +205,6 @@ impl UseRow {
 }
 
 /// Which rows: columns that are to be equal to something.
-#[derive(Default)]
 struct Narrow<'n>(Vec<(&'static str, &'n str)>);
 
 impl<'n> Narrow<'n> {
@@ -365,11 +365,13 @@ impl Store {
         };
         match wanted.when {
             When::Hours { from, until } => {
-                let hours = "u.hour >= toDateTime({from:UInt32}, 'UTC') AND u.hour < toDateTime({until:UInt32}, 'UTC')";
+                let hours = "u.hour >= toDateTime({from:UInt32}, 'UTC') AND u.hour < toDateTime({until:UInt32}, 'UTC')
+                     AND ({resource:String} = '' OR u.resource = {resource:String})";
                 let with = |query: Query| {
                     query
                         .param("from", moment(from))
                         .param("until", moment(until))
+                        .param("resource", wanted.resource.as_deref().unwrap_or(""))
                 };
                 self.charges(known, &narrow, hours, with, |charge| {
                     let LineKey {

@@ -440,7 +440,8 @@ fn a_batch_writes_a_row_once_and_says_whether_it_was_in_the_queue() {
 fn a_queue_counts_what_waits_and_what_it_holds() {
     check_batches(
         "requested, waits for quota, reserved, waiting, placed + started, preempted, requeued, depends, nominated, placed, ended",
-        "",
+        "requested first, requested, queued, queued waited, running waited, allocation_placed, stopping, queued, \
+         queued waited, nominated waited, placed waited, ended, allocation_ended",
     );
 }
 
