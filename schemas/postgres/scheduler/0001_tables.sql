@@ -194,8 +194,29 @@ COMMENT ON COLUMN scheduling_queue.since IS 'In the queue, or waiting for this r
 COMMENT ON COLUMN scheduling_queue.state IS 'Nominated: its node is being cleared. Paused: not tried before `not_before`.';
 COMMENT ON COLUMN scheduling_queue.size IS 'In milli-GPUs, or in millicores when it asks for no GPU.';
 CREATE INDEX scheduling_queue_by_tenant ON scheduling_queue (tenant);
-CREATE INDEX scheduling_queue_by_queue ON scheduling_queue (queue);
+CREATE INDEX scheduling_queue_by_queue ON scheduling_queue (queue, requested_at);
 CREATE INDEX scheduling_queue_by_pending_group ON scheduling_queue (pending_group) WHERE pending_group IS NOT NULL;
+
+CREATE TABLE queue_counts (
+    queue text NOT NULL,
+    state text NOT NULL,
+    pending_group bigint NOT NULL,
+    waiting_reason text NOT NULL,
+    allocations bigint NOT NULL,
+    cpu_milli numeric NOT NULL,
+    memory_bytes numeric NOT NULL,
+    gpu_milli numeric NOT NULL,
+    CONSTRAINT queue_counts_pkey PRIMARY KEY (queue, state, pending_group, waiting_reason),
+    CONSTRAINT queue_counts_state_check CHECK (state IN ('held', 'waiting')),
+    CONSTRAINT queue_counts_pending_group_check CHECK (pending_group >= 0),
+    CONSTRAINT queue_counts_allocations_check CHECK (allocations > 0),
+    CONSTRAINT waits_in_a_group_for_a_reason CHECK (state = 'waiting' OR (pending_group = 0 AND waiting_reason = ''))
+) WITH (fillfactor = 50);
+COMMENT ON TABLE queue_counts IS 'How many allocations a queue holds and has waiting, and what they ask for together: what a look at all rows of live_allocations and scheduling_queue would come to.';
+COMMENT ON COLUMN queue_counts.state IS 'Held: on a node, and not being preempted. Waiting: in scheduling_queue.';
+COMMENT ON COLUMN queue_counts.pending_group IS '0: none.';
+COMMENT ON COLUMN queue_counts.waiting_reason IS 'As scheduling_queue has it; empty where that has none.';
+COMMENT ON COLUMN queue_counts.gpu_milli IS 'Milli-GPUs.';
 
 CREATE TABLE queues (
     queue text NOT NULL,

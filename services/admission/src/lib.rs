@@ -62,10 +62,10 @@ impl Service for AdmissionService {
             effects: Some(turned_in),
             ..Deciding::on_ledger(config, vec![feed_mark.clone(), warm_mark.clone()])
         };
-        let pool = ctx.postgres()?;
+        let pool = ctx.postgres_for_queries()?;
         let (feed, warm) = (
             publish::FeedSink::new(publish::JetStreamFeed::new(&bus), cell),
-            store::sink(pool.clone(), cell).on_drift(ctx.on_drift()),
+            store::sink(ctx.postgres()?, cell).on_drift(ctx.on_drift()),
         );
         let client = ctx.nats().await?;
         let queries = Queries::new(ctx.subjects())

@@ -50,7 +50,7 @@ impl Calm {
         }
         let at = match through >= end {
             true => now,
-            false => self.store.known_through().await?,
+            false => self.store.known().await?.through,
         };
         self.store.says(at, self.currency.as_str()).await?;
         Ok(true)

@@ -22,6 +22,7 @@ use ledger::jetstream::Readers;
 use ledger::{Projection, Projector};
 use metrics::Instruments;
 use observe::{ResumedThrough, Shell};
+use query::Desk;
 use samples::Samples;
 use serde::Deserialize;
 use std::sync::atomic::Ordering;
@@ -98,13 +99,17 @@ impl Service for AnalyticsService {
         let instruments = Instruments::register(&ctx.metrics);
         let rows = instruments.rows.clone();
         let (server, config) = ctx.clickhouse()?;
-        let store = Store::new(server, &config.database, ctx.cell_no());
+        let store = Store::new(server.clone(), &config.database, ctx.cell_no());
         let component = ctx.health.component("clickhouse_disk");
         let disk = Disk::new(store.clone(), component, &ctx.metrics);
         let mark = Mark::default();
+        // An answer reads few rows, and others are made at the same time.
+        let server = server.with_setting("max_threads", "1");
+        let answers = Store::new(server, &config.database, ctx.cell_no());
+        let desk = Desk::new(answers, &ctx);
         let queries = Queries::new(ctx.subjects())
-            .on(query::UsageQueries::new(&store, &ctx), &mark)
-            .on(query::BillQueries::new(&store, &ctx), &mark);
+            .on(query::UsageQueries(desk.clone()), &mark)
+            .on(query::BillQueries(desk), &mark);
         let resumed = ResumedThrough::default();
         let told = resumed.clone();
         let sink = ClickHouseSink::new(store.clone(), rows, move |through| {

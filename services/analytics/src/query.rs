@@ -9,6 +9,8 @@ use chassis::{
     query::{Asked, Trouble, Verb, page_limit},
 };
 use schemas::v1::{BillLine, BillQuery, BillReply, UsageBy, UsageLine, UsagePage, UsageQuery};
+use std::sync::Arc;
+use tokio::sync::Semaphore;
 use vocab::{AllocationId, Lsn, Millis, Month, ResourceKey, Rule, Token};
 
 /// Lines of a page, at the most, and where nothing is said of it.
@@ -16,41 +18,35 @@ const PAGE_MAX: u32 = 1000;
 const PAGE: u32 = 100;
 
 /// The verb `usage`.
-pub struct UsageQueries(Desk);
+pub struct UsageQueries(pub Desk);
 
 /// The verb `bill`.
-pub struct BillQueries(Desk);
+pub struct BillQueries(pub Desk);
+
+/// The server lets a user have 32 statements at once, and the projection needs some of them.
+const ANSWERS_AT_ONCE: usize = 8;
 
 /// What both need.
-struct Desk {
+#[derive(Clone)]
+pub struct Desk {
     store: Store,
     clock: Clock,
     currency: String,
+    turns: Arc<Semaphore>,
 }
 
 impl Desk {
-    fn new(store: &Store, ctx: &Context<Settings>) -> Self {
+    pub fn new(store: Store, ctx: &Context<Settings>) -> Self {
         Self {
-            store: store.clone(),
+            store,
             clock: ctx.clock.clone(),
             currency: ctx.settings.currency.as_str().to_owned(),
+            turns: Arc::new(Semaphore::new(ANSWERS_AT_ONCE)),
         }
     }
 
     fn this_month(&self) -> Month {
         Month::of(Millis(self.clock.now_ms()))
-    }
-}
-
-impl UsageQueries {
-    pub fn new(store: &Store, ctx: &Context<Settings>) -> Self {
-        Self(Desk::new(store, ctx))
-    }
-}
-
-impl BillQueries {
-    pub fn new(store: &Store, ctx: &Context<Settings>) -> Self {
-        Self(Desk::new(store, ctx))
     }
 }
 
@@ -67,8 +63,11 @@ impl Verb for UsageQueries {
         let Self(desk) = self;
         let skip = asked.query.skip;
         let wanted = wanted(asked.query, desk.this_month())?;
-        let through = desk.store.known_through().await?;
-        let mut lines = desk.store.usage(Some(&asked.tenant), &wanted).await?;
+        let _turn = desk.turns.acquire().await?;
+        let known = desk.store.known().await?;
+        let mut lines = (desk.store)
+            .usage(&known, Some(&asked.tenant), &wanted)
+            .await?;
         let more = lines.len() > wanted.limit as usize;
         lines.truncate(wanted.limit as usize);
         Ok(UsagePage {
@@ -80,7 +79,7 @@ impl Verb for UsageQueries {
                 0
             },
             lsn: asked.applied.0,
-            through_ms: through.0,
+            through_ms: known.through.0,
             currency: desk.currency.clone(),
         })
     }
@@ -196,9 +195,11 @@ impl Verb for BillQueries {
             month => (Month(month).checked())
                 .ok_or_else(|| Trouble::refused(Rule::SettingInvalid, "month"))?,
         };
-        let closed = desk.store.is_closed(month).await?;
-        let through = desk.store.known_through().await?;
-        let lines = desk.store.bill(Some(&asked.tenant), month).await?;
+        let _turn = desk.turns.acquire().await?;
+        let known = desk.store.known().await?;
+        let lines = (desk.store)
+            .bill(&known, Some(&asked.tenant), month)
+            .await?;
         let total = lines.iter().map(|line| line.amount_micro).sum();
         Ok(BillReply {
             lines: lines
@@ -215,10 +216,10 @@ impl Verb for BillQueries {
                 .collect(),
             refusal: None,
             month: month.0,
-            closed,
+            closed: known.is_closed(month),
             total_micro: micro(total),
             currency: desk.currency.clone(),
-            through_ms: through.0,
+            through_ms: known.through.0,
             lsn: asked.applied.0,
         })
     }

@@ -3,6 +3,7 @@
 mod comments;
 mod forecast;
 mod invoice;
+mod known;
 mod queries;
 mod report;
 mod rows;
@@ -47,6 +48,9 @@ pub enum StoreError {
     Moved,
     #[error(transparent)]
     Drifted(#[from] Drifted),
+    /// Not written by this service.
+    #[error("a row says `{0}` where a name or a resource stands")]
+    Unfit(String),
 }
 
 impl From<clickhouse::error::Error> for StoreError {
@@ -92,6 +96,7 @@ pub struct Store {
     server: Client,
     database: String,
     cell: CellNo,
+    memory: known::Memory,
 }
 
 impl Store {
@@ -117,6 +122,7 @@ impl Store {
             server,
             database: database.to_owned(),
             cell,
+            memory: known::Memory::default(),
         }
     }
 

@@ -9,19 +9,20 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use sqlx::PgPool;
-use sqlx::postgres::PgPoolOptions;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 
 use crate::config::{ClickhouseConfig, NatsConfig, PostgresConfig};
 use crate::error::BootError;
 use crate::health::ComponentHandle;
 use crate::metrics::{Metric, Metrics};
+use crate::query;
 use crate::shutdown::Shutdown;
 use crate::tls;
 
 const BACKOFF_FIRST: Duration = Duration::from_millis(50);
 const BACKOFF_MAX: Duration = Duration::from_secs(5);
 
-/// A projector writes with one connection at a time; the others are for lookups beside it.
+/// Of each pool: a service has one for what it projects and one for what it is asked.
 const POSTGRES_CONNECTIONS_MAX: u32 = 4;
 const POSTGRES_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -209,10 +210,28 @@ pub(crate) fn postgres(
 ) -> Result<PgPool, BootError> {
     let options = config.options().map_err(BootError::Postgres)?;
     let options = options.application_name(&format!("apportion-{service}"));
-    Ok(PgPoolOptions::new()
+    Ok(pool(options))
+}
+
+/// The same for queries, so that none of them keeps the projector waiting for a connection. The server gives a statement up
+/// when nobody waits for the answer any more.
+pub(crate) fn postgres_for_queries(
+    service: &'static str,
+    config: &PostgresConfig,
+) -> Result<PgPool, BootError> {
+    let options = config.options().map_err(BootError::Postgres)?;
+    let timeout_ms = query::ANSWER_DEADLINE.as_millis();
+    let options = options
+        .application_name(&format!("apportion-{service}-queries"))
+        .options([("statement_timeout", timeout_ms.to_string())]);
+    Ok(pool(options))
+}
+
+fn pool(options: PgConnectOptions) -> PgPool {
+    PgPoolOptions::new()
         .max_connections(POSTGRES_CONNECTIONS_MAX)
         .acquire_timeout(POSTGRES_ACQUIRE_TIMEOUT)
-        .connect_lazy_with(options))
+        .connect_lazy_with(options)
 }
 
 /// A client that connects per request.

@@ -54,7 +54,7 @@ const ANSWERING_MAX: usize = 32;
 /// How long a query waits for the position that it names: below any asker's patience.
 const POSITION_PATIENCE: Duration = Duration::from_secs(3);
 /// By then the asker has given up.
-const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A query that was understood.
 #[derive(Debug)]

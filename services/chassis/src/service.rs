@@ -143,12 +143,17 @@ impl<T> Context<T> {
 
     /// A small pool on the service's own schema. It connects when it is used, so Postgres may be away now.
     pub fn postgres(&self) -> Result<PgPool, BootError> {
-        let config = self
-            .servers
-            .postgres
-            .as_ref()
-            .ok_or_else(|| self.missing("postgres"))?;
-        connect::postgres(self.service, config)
+        connect::postgres(self.service, self.postgres_config()?)
+    }
+
+    /// Another one, for the answers to queries.
+    pub fn postgres_for_queries(&self) -> Result<PgPool, BootError> {
+        connect::postgres_for_queries(self.service, self.postgres_config()?)
+    }
+
+    fn postgres_config(&self) -> Result<&PostgresConfig, ConfigError> {
+        let config = self.servers.postgres.as_ref();
+        config.ok_or_else(|| self.missing("postgres"))
     }
 
     /// What to do about tables of Postgres that are not as the service wants them.

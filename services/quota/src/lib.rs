@@ -41,17 +41,17 @@ impl Service for QuotaService {
 
     async fn run(ctx: Context<Config>) -> Result<(), Failure> {
         let bus = ctx.ledger().await?;
-        let pool = ctx.postgres()?;
+        let pool = ctx.postgres_for_queries()?;
         let mark = Mark::default();
         let budgets = query::BudgetQueries { pool: pool.clone() };
         let limits = query::QuotaQueries {
-            pool: pool.clone(),
+            pool,
             cell: ctx.cell_no(),
         };
         let queries = Queries::new(ctx.subjects())
             .on(budgets, &mark)
             .on(limits, &mark);
-        let sink = store::sink(pool).on_drift(ctx.on_drift());
+        let sink = store::sink(ctx.postgres()?).on_drift(ctx.on_drift());
         tokio::try_join!(
             ctx.decide::<Quota>(
                 &bus,

@@ -47,7 +47,7 @@ impl Service for SchedulerService {
 
     async fn run(ctx: Context<Config>) -> Result<(), Failure> {
         let bus = ctx.ledger().await?;
-        let (pool, cell) = (ctx.postgres()?, ctx.cell_no());
+        let (pool, cell) = (ctx.postgres_for_queries()?, ctx.cell_no());
         let config = Config {
             slot_ms: ctx.slot_ms(&bus).await?,
             ..ctx.settings.clone()
@@ -80,14 +80,14 @@ impl Service for SchedulerService {
             )
             .on(
                 LeaseQueries {
-                    pool: pool.clone(),
+                    pool,
                     cell,
                     clock: ctx.clock.clone(),
                     slot_ms: config.slot_ms,
                 },
                 &mark,
             );
-        let sink = store::sink(pool, cell).on_drift(ctx.on_drift());
+        let sink = store::sink(ctx.postgres()?, cell).on_drift(ctx.on_drift());
         tokio::try_join!(
             ctx.decide::<Scheduler>(&bus, Deciding::on_ledger(config, vec![mark.clone()])),
             ctx.project::<project::WarmProjection, _>(&bus, sink, &mark),

@@ -1,6 +1,7 @@
 //! The ledger as rows: where each allocation stands, why, and what operators have set. Pure.
 
 mod allocation;
+mod counts;
 mod entry;
 mod named;
 mod node;
@@ -11,6 +12,7 @@ mod tally;
 mod tests;
 
 pub use allocation::AllocationRow;
+pub use counts::{Count, CountKey, CountRow, Counted};
 pub use entry::{ANOTHER_TENANTS, Entries, Entry, Outcome, Over, Position, PreemptionRow, Said};
 pub use named::{HeldRow, ResourceRow, SpaceRow};
 pub use node::{Condition, Cordon, NodeChange, NodeRow, NodeStanding, Registered, What};
@@ -24,6 +26,7 @@ use vocab::inputs;
 
 use crate::domain::Named;
 use bytes::Bytes;
+use counts::QueueCounts;
 use entry::Teller;
 use ledger::{Batching, IllegalEvent, Projection};
 use node::{NodeFact, Nodes};
@@ -47,6 +50,7 @@ pub enum Change {
     Resource(Box<ResourceRow>),
     Held(Box<HeldRow>),
     Space(Box<SpaceRow>),
+    Count(CountRow),
 }
 
 /// An allocation's row as a batch leaves it.
@@ -110,6 +114,9 @@ pub struct WarmProjection {
     /// Those that the batch has changed, each once; some have ended since.
     #[serde(skip)]
     changed: Vec<AllocationNo>,
+    /// None: not counted since the snapshot.
+    #[serde(skip)]
+    counts: Option<QueueCounts>,
     #[serde(skip)]
     specs: NamedSpecs,
     #[serde(skip)]
@@ -119,6 +126,8 @@ pub struct WarmProjection {
 impl WarmProjection {
     fn requested(&mut self, at: &At, fact: &AllocationRequested) {
         let row = AllocationRow::requested(at, &fact.operation.tenant, self.specs.of(&fact.spec));
+        let live = &self.live;
+        self.counts.get_or_insert_with(|| QueueCounts::of(live));
         let changed = Some(Changed::default());
         self.changed.push(row.allocation);
         self.live.insert(row.allocation, Live { row, changed });
@@ -133,7 +142,9 @@ impl WarmProjection {
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
         let allocation = life.allocation();
-        let Some(Live { row, changed }) = self.live.get_mut(&allocation) else {
+        let live = &mut self.live;
+        let counts = self.counts.get_or_insert_with(|| QueueCounts::of(live));
+        let Some(Live { row, changed }) = live.get_mut(&allocation) else {
             return match life.may_come_after_the_end() {
                 true => Ok(()),
                 false => Err(IllegalEvent::new("not live", &life)),
@@ -141,6 +152,7 @@ impl WarmProjection {
         };
         let changed = changed.get_or_insert_with(|| {
             self.changed.push(allocation);
+            counts.go(row);
             Changed {
                 before: Some(Standing::of(&row.state)),
                 ..Changed::default()
@@ -360,12 +372,17 @@ impl Projection for WarmProjection {
 
     /// An allocation's rows of one batch are one row.
     fn end_batch(&mut self, out: &mut Vec<Change>) {
+        let Some(counts) = &mut self.counts else {
+            return;
+        };
         for allocation in self.changed.drain(..) {
             if let Some(Live { row, changed }) = self.live.get_mut(&allocation)
                 && let Some(changed) = changed.take()
             {
+                counts.come(row);
                 out.push(Live::written(row.clone(), changed));
             }
         }
+        out.extend(counts.finish().map(Change::Count));
     }
 }

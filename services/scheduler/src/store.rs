@@ -1,6 +1,7 @@
 //! Warm state of the scheduler: SQL stands in the files of this module and nowhere else.
 
 mod allocations;
+mod counts;
 mod ended;
 mod explain;
 mod history;
@@ -49,6 +50,7 @@ pub const TABLES: &[&Table] = &[
     allocations::Record::TABLE,
     ended::Record::TABLE,
     queue::Record::TABLE,
+    counts::Record::TABLE,
     settings::Queue::TABLE,
     settings::Class::TABLE,
     settings::Policy::TABLE,
@@ -119,6 +121,7 @@ impl WarmState for SchedulerTables {
         // A statement may not touch a row twice: of what replaces a row only the last is written.
         let mut allocations = Vec::new();
         let mut preemptions = BTreeMap::new();
+        let mut counts = BTreeMap::new();
         let mut entries = Vec::new();
         let mut settings = Vec::new();
         let mut nodes = nodes::Rows::new();
@@ -140,10 +143,14 @@ impl WarmState for SchedulerTables {
                 Change::Resource(row) => named.resource(row),
                 Change::Held(row) => named.lease(row),
                 Change::Space(row) => named.space(row),
+                Change::Count(row) => {
+                    counts.insert(&row.key, row);
+                }
             }
         }
         self.write_allocations(tx, &last_of_each(allocations))
             .await?;
+        counts::write(tx, counts.into_values()).await?;
         let preemptions = preemptions.into_values();
         let preemptions = preemptions.map(|row| preemptions::Record::of(self.cell, row));
         merge(tx, &preemptions.collect::<Vec<_>>()).await?;
@@ -160,9 +167,9 @@ impl WarmState for SchedulerTables {
 
     async fn wipe(&self, tx: &mut PgConnection) -> Result<(), WarmError> {
         sqlx::query!(
-            "TRUNCATE live_allocations, ended_allocations, scheduling_queue, preemption_events, explanations, queues, priority_classes,
-                      scheduling_policy, nodes, reservations, tenant_weights, job_sets, tenant_tallies, named_resources,
-                      leases, lease_spaces"
+            "TRUNCATE live_allocations, ended_allocations, scheduling_queue, queue_counts, preemption_events, explanations, queues,
+                      priority_classes, scheduling_policy, nodes, reservations, tenant_weights, job_sets, tenant_tallies,
+                      named_resources, leases, lease_spaces"
         )
         .execute(tx)
         .await?;

@@ -1,7 +1,12 @@
 //! What a rate is for: which resource, whose use, and where; and which of several rates goes first.
 
-use crate::{ResourceKey, Token};
+use crate::{Millis, ResourceKey, Token};
 use serde::{Deserialize, Serialize};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    ops::Bound::{Excluded, Unbounded},
+};
 
 /// Whose use, and where, a rate is for: what is none is for all. Of a use: whose it is, and where.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -66,6 +71,47 @@ impl RateKey {
             }
         }
         (key.rank() == rank).then_some(key)
+    }
+}
+
+/// Rates in millionths of the currency per billed unit and hour, by the moment from which they hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RateList {
+    rates: BTreeMap<RateKey, BTreeMap<Millis, u64>>,
+    /// Of the rates that there are, the one that goes first in front.
+    ranks: BTreeSet<Reverse<RateRank>>,
+}
+
+impl RateList {
+    /// Of two for one moment the later one counts.
+    pub fn set(&mut self, key: RateKey, from: Millis, micro_per_unit_hour: u64) {
+        self.ranks.insert(Reverse(key.rank()));
+        let rates = self.rates.entry(key).or_default();
+        rates.insert(from, micro_per_unit_hour);
+    }
+
+    /// Those that fit a use, the one that goes first in front.
+    fn fitting(&self, used: &RateKey) -> impl Iterator<Item = &BTreeMap<Millis, u64>> {
+        let ranks = self.ranks.iter();
+        ranks.filter_map(|Reverse(rank)| self.rates.get(&used.of_rank(*rank)?))
+    }
+
+    /// What a unit of it costs at a moment; none: no rate is in force.
+    pub fn at(&self, used: &RateKey, at: Millis) -> Option<u64> {
+        let mut in_force = self.fitting(used).filter_map(|rates| {
+            let (_, rate) = rates.range(..=at).next_back()?;
+            Some(*rate)
+        });
+        in_force.next()
+    }
+
+    /// When the next of the rates begins that fit a use.
+    pub fn next_change(&self, used: &RateKey, after: Millis) -> Option<Millis> {
+        let next = |rates: &BTreeMap<Millis, u64>| {
+            let (at, _) = rates.range((Excluded(after), Unbounded)).next()?;
+            Some(*at)
+        };
+        self.fitting(used).filter_map(next).min()
     }
 }
 

@@ -79,6 +79,13 @@ impl Calendar {
         at
     }
 
+    /// Whether a rate begins within the hour, and not with it.
+    pub fn is_cut(&self, hour: Hour) -> bool {
+        let begun = self.cuts.partition_point(|cut| *cut <= hour.begin());
+        let next = self.cuts.get(begun);
+        next.is_some_and(|cut| *cut < hour.end())
+    }
+
     pub fn close(&mut self, month: Month) {
         self.closed_through = self.closed_through.max(Some(month));
     }

@@ -12,6 +12,7 @@ mod change;
 mod condition;
 mod meter;
 mod node;
+mod price;
 mod runs;
 
 pub use calendar::Hour;
@@ -21,6 +22,7 @@ pub use change::{
     Unplaced, Wait,
 };
 pub use meter::{Booked, Each, KEPT, Line, Shelf, Used, key};
+pub use price::{Charge, Charges, HourlyUse, Known, LineKey, Prices, RunUse, Whose};
 pub use runs::in_one_row;
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationRequeued, AllocationStarted, AllocationWaiting,

@@ -1,10 +1,12 @@
 //! Use and bill by what they are told apart by: of one tenant, or of all.
 
-use super::{Store, StoreError, rows::CellRow};
-use clickhouse::Row;
-use serde::{Deserialize, Serialize};
+use super::{Store, StoreError, rows::CellRow, within};
+use crate::domain::{Charge, Hour, HourlyUse, Known, LineKey, RunUse, Whose};
+use clickhouse::{Row, query::Query};
+use serde::Deserialize;
+use std::collections::BTreeMap;
 use uuid::Uuid;
-use vocab::{Millis, Month, Token};
+use vocab::{DAY_MS, HOUR_MS, Millis, Month, ResourceKey, ResourceKind, Token};
 
 /// What lines of use are told apart by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,16 +23,29 @@ pub enum Dimension {
 }
 
 impl Dimension {
-    /// Those that are columns of the same name.
-    const NAMES: [(Self, &'static str); 7] = [
-        (Self::Team, "team"),
-        (Self::Namespace, "namespace"),
-        (Self::Queue, "queue"),
-        (Self::JobSet, "job_set"),
-        (Self::PriorityClass, "priority_class"),
-        (Self::Cluster, "cluster"),
-        (Self::Pool, "pool"),
+    /// Those that are names.
+    const NAMES: [Self; 7] = [
+        Self::Team,
+        Self::Namespace,
+        Self::Queue,
+        Self::JobSet,
+        Self::PriorityClass,
+        Self::Cluster,
+        Self::Pool,
     ];
+
+    fn name(self, whose: &Whose) -> Option<&Token> {
+        match self {
+            Self::Hour | Self::Day => None,
+            Self::Team => whose.team.as_ref(),
+            Self::Namespace => whose.namespace.as_ref(),
+            Self::Queue => Some(&whose.queue),
+            Self::JobSet => Some(&whose.job_set),
+            Self::PriorityClass => whose.priority_class.as_ref(),
+            Self::Cluster => whose.cluster.as_ref(),
+            Self::Pool => whose.pool.as_ref(),
+        }
+    }
 }
 
 /// Of which time.
@@ -58,7 +73,7 @@ pub struct Wanted {
 }
 
 /// What lines are not told apart by is empty.
-#[derive(Debug, Clone, PartialEq, Eq, Row, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UseLine {
     pub begins_ms: i64,
     /// Empty if it was asked for one's.
@@ -76,7 +91,7 @@ pub struct UseLine {
 }
 
 /// Of the bill of a month.
-#[derive(Debug, Clone, PartialEq, Eq, Row, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvoiceLine {
     pub tenant: String,
     pub team: String,
@@ -88,117 +103,386 @@ pub struct InvoiceLine {
     pub amount_micro: i128,
 }
 
+/// A row of use: an hour's, or a run, over or not.
+#[derive(Debug, Row, Deserialize)]
+struct UseRow {
+    is_run: bool,
+    tenant: String,
+    team: String,
+    namespace: String,
+    queue: String,
+    job_set: String,
+    priority_class: String,
+    cluster: String,
+    pool: String,
+    /// Of an hour: cpu, memory, gpu or gpu:<model>. Of a run: the model of the node's GPUs.
+    resource: String,
+    begins_ms: i64,
+    /// Of a run; 0: it is not over.
+    ends_ms: i64,
+    since_ms: i64,
+    /// The year and the month, as `202611`.
+    period: u32,
+    quantity: i128,
+    ms: i64,
+    cpu_milli: u64,
+    memory_bytes: u64,
+    gpu_milli: u64,
+}
+
+const HOURS: &str = "SELECT false AS is_run, toString(u.tenant) AS tenant, toString(u.team) AS team, toString(u.namespace) AS namespace,
+         toString(u.queue) AS queue, u.job_set AS job_set, toString(u.priority_class) AS priority_class,
+         toString(u.cluster) AS cluster, toString(u.pool) AS pool, toString(u.resource) AS resource,
+         toInt64(toUnixTimestamp(u.hour)) * 1000 AS begins_ms, toInt64(0) AS ends_ms,
+         toUnixTimestamp64Milli(u.since) AS since_ms, toYYYYMM(u.billing_period) AS period,
+         toInt128(u.quantity) AS quantity, toInt64(u.ms) AS ms,
+         toUInt64(0) AS cpu_milli, toUInt64(0) AS memory_bytes, toUInt64(0) AS gpu_milli
+     FROM usage_hourly AS u FINAL";
+
+/// Of a table of runs, with an expression for when one ended.
+fn runs(table: &str, ends_ms: &str) -> String {
+    format!(
+        "SELECT true AS is_run, toString(u.tenant) AS tenant, u.team AS team, u.namespace AS namespace, u.queue AS queue,
+             u.job_set AS job_set, u.priority_class AS priority_class, u.cluster AS cluster, u.pool AS pool,
+             u.gpu_model AS resource, toUnixTimestamp64Milli(u.started_at) AS begins_ms, {ends_ms} AS ends_ms,
+             toInt64(0) AS since_ms, toUInt32(0) AS period, toInt128(0) AS quantity, toInt64(0) AS ms,
+             u.cpu_milli AS cpu_milli, u.memory_bytes AS memory_bytes, u.gpu_milli AS gpu_milli
+         FROM {table}"
+    )
+}
+
+fn running() -> String {
+    runs("running_allocations AS u FINAL", "toInt64(0)")
+}
+
+enum Read {
+    Hour(HourlyUse),
+    Run(RunUse),
+}
+
+impl UseRow {
+    fn read(self) -> Result<Read, StoreError> {
+        let unfit = |text: &str| StoreError::Unfit(text.to_owned());
+        let name = |text: &str| Token::new(text).map_err(|_| unfit(text));
+        let may_be = |text: &str| match text {
+            "" => Ok(None),
+            text => name(text).map(Some),
+        };
+        let whose = Whose {
+            tenant: name(&self.tenant)?,
+            team: may_be(&self.team)?,
+            namespace: may_be(&self.namespace)?,
+            queue: name(&self.queue)?,
+            job_set: name(&self.job_set)?,
+            priority_class: may_be(&self.priority_class)?,
+            cluster: may_be(&self.cluster)?,
+            pool: may_be(&self.pool)?,
+        };
+        if self.is_run {
+            return Ok(Read::Run(RunUse {
+                whose,
+                gpu_model: may_be(&self.resource)?,
+                amounts: [
+                    (ResourceKind::Cpu, self.cpu_milli),
+                    (ResourceKind::Memory, self.memory_bytes),
+                    (ResourceKind::Gpu, self.gpu_milli),
+                ],
+                started_at: Millis(self.begins_ms),
+                ended_at: (self.ends_ms != 0).then_some(Millis(self.ends_ms)),
+            }));
+        }
+        let resource = ResourceKey::parse(&self.resource);
+        Ok(Read::Hour(HourlyUse {
+            whose,
+            resource: resource.ok_or_else(|| unfit(&self.resource))?,
+            hour: Hour::of(Millis(self.begins_ms)),
+            period: Month(self.period),
+            since: Millis(self.since_ms),
+            quantity: self.quantity,
+            ms: self.ms,
+        }))
+    }
+}
+
+/// Which rows: columns that are to be equal to something.
+struct Narrow<'n>(Vec<(&'static str, &'n str)>);
+
+impl<'n> Narrow<'n> {
+    fn of(tenant: Option<&'n Token>, wanted: Option<&'n Wanted>) -> Self {
+        let tenant = ("tenant", tenant.map(Token::as_str));
+        let names = wanted.map(|wanted| {
+            let of = |name: &'n Option<String>| name.as_deref();
+            [
+                ("team", of(&wanted.team)),
+                ("namespace", of(&wanted.namespace)),
+                ("queue", of(&wanted.queue)),
+                ("job_set", of(&wanted.job_set)),
+                ("priority_class", of(&wanted.priority_class)),
+            ]
+        });
+        let all = [tenant].into_iter().chain(names.into_iter().flatten());
+        Self(all.filter_map(|(name, is)| Some((name, is?))).collect())
+    }
+
+    fn and(&self) -> String {
+        let conditions = self.0.iter();
+        let conditions = conditions.map(|(name, _)| format!(" AND u.{name} = {{{name}:String}}"));
+        conditions.collect()
+    }
+}
+
+/// The first sums, in the order of what they are of.
+struct Sums<K> {
+    sums: BTreeMap<K, (i128, i128)>,
+    /// No more are kept: one that has gone is behind all that are kept, and stays so.
+    most: usize,
+}
+
+impl<K: Ord> Sums<K> {
+    fn of(most: usize) -> Self {
+        Self {
+            sums: BTreeMap::new(),
+            most,
+        }
+    }
+
+    fn add(&mut self, key: K, quantity: i128, amount_micro: i128) {
+        let (all, all_micro) = self.sums.entry(key).or_default();
+        *all = all.saturating_add(quantity);
+        *all_micro = all_micro.saturating_add(amount_micro);
+        if self.sums.len() > self.most {
+            self.sums.pop_last();
+        }
+    }
+}
+
+/// What a line of use is told apart by, in the order of the answer; what it is not told apart by is none.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct UseKey {
+    begins: Millis,
+    tenant: Option<Token>,
+    /// In the order of [`Dimension::NAMES`].
+    names: [Option<Token>; Dimension::NAMES.len()],
+    /// As it is written.
+    resource: String,
+}
+
+impl UseKey {
+    fn of(
+        wanted: &Wanted,
+        of_all: bool,
+        whose: &Whose,
+        resource: &ResourceKey,
+        hour: Hour,
+    ) -> Self {
+        const DAY_HOURS: i64 = DAY_MS / HOUR_MS;
+        let by = |dimension| wanted.by.contains(&dimension);
+        let begins = match wanted.when {
+            When::Hours { .. } if by(Dimension::Hour) => hour.begin(),
+            When::Hours { .. } if by(Dimension::Day) => {
+                Hour(hour.0 - hour.0.rem_euclid(DAY_HOURS)).begin()
+            }
+            When::Hours { .. } | When::Allocation(_) => Millis(0),
+        };
+        Self {
+            begins,
+            tenant: of_all.then(|| whose.tenant.clone()),
+            names: Dimension::NAMES.map(|dimension| {
+                let name = dimension.name(whose);
+                name.filter(|_| by(dimension)).cloned()
+            }),
+            resource: resource.to_string(),
+        }
+    }
+}
+
+fn text(name: Option<Token>) -> String {
+    name.map_or_else(String::new, |name| name.to_string())
+}
+
 impl Store {
+    /// Gives what the rows say, one after the other.
+    async fn rows(
+        &self,
+        sql: &str,
+        Narrow(narrow): &Narrow<'_>,
+        with: impl FnOnce(Query) -> Query,
+        mut each: impl FnMut(Read),
+    ) -> Result<(), StoreError> {
+        let query = with(self.query(sql));
+        let query = narrow
+            .iter()
+            .fold(query, |query, (name, is)| query.param(name, is));
+        let mut cursor = query.fetch::<UseRow>()?;
+        while let Some(row) = within(cursor.next()).await? {
+            each(row.read()?);
+        }
+        Ok(())
+    }
+
+    /// Gives the lines of the bill that some rows of `usage_hourly`, and what runs, come to.
+    async fn charges(
+        &self,
+        known: &Known,
+        narrow: &Narrow<'_>,
+        hours: &str,
+        with: impl FnOnce(Query) -> Query,
+        mut each: impl FnMut(Charge),
+    ) -> Result<(), StoreError> {
+        let (also, running) = (narrow.and(), running());
+        let sql = format!("{HOURS} WHERE {hours}{also} UNION ALL {running} WHERE true{also}");
+        let mut charges = known.charges();
+        self.rows(&sql, narrow, with, |row| match row {
+            Read::Hour(hour) => charges.hourly(hour).into_iter().for_each(&mut each),
+            Read::Run(run) => charges.running(&run),
+        })
+        .await?;
+        charges.finish().for_each(each);
+        Ok(())
+    }
+
     /// Of a tenant, or of each. One line more than was asked for, if there are more.
     pub async fn usage(
         &self,
+        known: &Known,
         tenant: Option<&Token>,
         wanted: &Wanted,
     ) -> Result<Vec<UseLine>, StoreError> {
-        let (hours, days) = match wanted.when {
-            When::Hours { .. } => (
-                wanted.by.contains(&Dimension::Hour),
-                wanted.by.contains(&Dimension::Day),
-            ),
-            When::Allocation(_) => (false, false),
+        let skip = usize::try_from(wanted.skip).unwrap_or(usize::MAX);
+        let limit = usize::try_from(wanted.limit).unwrap_or(usize::MAX);
+        let limit = limit.saturating_add(1);
+        let mut sums = Sums::of(skip.saturating_add(limit));
+        let narrow = Narrow::of(tenant, Some(wanted));
+        let is_wanted = |resource: &ResourceKey| {
+            let resource = resource.to_string();
+            wanted
+                .resource
+                .as_ref()
+                .is_none_or(|wanted| *wanted == resource)
         };
-        let from = match wanted.when {
-            When::Hours { .. } => {
-                "chargeback_hourly AS c WHERE c.hour >= toDateTime(?, 'UTC') AND c.hour < toDateTime(?, 'UTC')"
+        let key = |whose: &Whose, resource: &ResourceKey, hour| {
+            UseKey::of(wanted, tenant.is_none(), whose, resource, hour)
+        };
+        match wanted.when {
+            When::Hours { from, until } => {
+                let hours = "u.hour >= toDateTime({from:UInt32}, 'UTC') AND u.hour < toDateTime({until:UInt32}, 'UTC')
+                     AND ({resource:String} = '' OR u.resource = {resource:String})";
+                let with = |query: Query| {
+                    query
+                        .param("from", moment(from))
+                        .param("until", moment(until))
+                        .param("resource", wanted.resource.as_deref().unwrap_or(""))
+                };
+                self.charges(known, &narrow, hours, with, |charge| {
+                    let LineKey {
+                        whose,
+                        resource,
+                        hour,
+                        ..
+                    } = &charge.key;
+                    if (from..until).contains(&hour.begin()) && is_wanted(resource) {
+                        let key = key(whose, resource, *hour);
+                        sums.add(key, charge.quantity, charge.amount_micro);
+                    }
+                })
+                .await?;
             }
-            When::Allocation(_) => "run_costs AS c WHERE c.allocation = toUUID(?)",
-        };
-        let begins = match (hours, days) {
-            (true, _) => "toInt64(toUnixTimestamp(c.hour)) * 1000",
-            (false, true) => "toInt64(toUnixTimestamp(toStartOfDay(c.hour))) * 1000",
-            (false, false) => "toInt64(0)",
-        };
-        let names: Vec<String> = Dimension::NAMES
-            .into_iter()
-            .map(|(dimension, name)| match wanted.by.contains(&dimension) {
-                true => format!("toString(c.{name}) AS {name}"),
-                false => format!("'' AS {name}"),
-            })
-            .collect();
-        let filters = [
-            ("team", &wanted.team),
-            ("namespace", &wanted.namespace),
-            ("queue", &wanted.queue),
-            ("job_set", &wanted.job_set),
-            ("priority_class", &wanted.priority_class),
-            ("resource", &wanted.resource),
-        ];
-        let filters = filters
-            .into_iter()
-            .filter_map(|(name, value)| Some((name, value.as_deref()?)));
-        let (of, tenant) = match tenant {
-            Some(tenant) => ("''", Some(("tenant", tenant.as_str()))),
-            None => ("toString(c.tenant)", None),
-        };
-        let filters: Vec<(&str, &str)> = filters.chain(tenant).collect();
-        let also: String = filters
-            .iter()
-            .map(|(name, _)| format!(" AND c.{name} = ?"))
-            .collect();
-        let sql = format!(
-            "SELECT {begins} AS begins_ms, {of} AS tenant, {}, toString(c.resource) AS resource, sum(c.quantity) AS quantity,
-                 sum(c.amount_micro) AS amount_micro
-             FROM {from}{also}
-             GROUP BY begins_ms, tenant, team, namespace, queue, job_set, priority_class, cluster, pool, resource
-             ORDER BY begins_ms, tenant, team, namespace, queue, job_set, priority_class, cluster, pool, resource
-             LIMIT ? OFFSET ?",
-            names.join(", "),
-        );
-        let mut query = self.query(&sql);
-        query = match wanted.when {
-            When::Hours { from, until } => query.bind(seconds(from)).bind(seconds(until)),
-            When::Allocation(id) => query.bind(id.to_string()),
-        };
-        for (_, value) in filters {
-            query = query.bind(value);
+            When::Allocation(id) => {
+                let ended = runs(
+                    "allocation_intervals AS u",
+                    "toUnixTimestamp64Milli(u.ended_at)",
+                );
+                let (also, running) = (narrow.and(), running());
+                let of = format!("WHERE u.allocation = {{allocation:UUID}}{also}");
+                let sql = format!("{ended} {of} UNION ALL {running} {of}");
+                let with = |query: Query| query.param("allocation", id.to_string());
+                self.rows(&sql, &narrow, with, |row| {
+                    // The statement reads no hours.
+                    let Read::Run(run) = row else { return };
+                    for (resource, quantity, amount_micro) in known.cost(&run) {
+                        if is_wanted(&resource) {
+                            let key = key(&run.whose, &resource, Hour(0));
+                            sums.add(key, quantity, amount_micro);
+                        }
+                    }
+                })
+                .await?;
+            }
         }
-        let limit = u64::from(wanted.limit) + 1;
-        self.fetch_all(query.bind(limit).bind(wanted.skip)).await
+        let lines = sums.sums.into_iter().skip(skip).take(limit);
+        let lines = lines.map(|(key, (quantity, amount_micro))| {
+            let [
+                team,
+                namespace,
+                queue,
+                job_set,
+                priority_class,
+                cluster,
+                pool,
+            ] = key.names.map(text);
+            UseLine {
+                begins_ms: key.begins.0,
+                tenant: text(key.tenant),
+                team,
+                namespace,
+                queue,
+                job_set,
+                priority_class,
+                cluster,
+                pool,
+                resource: key.resource,
+                quantity,
+                amount_micro,
+            }
+        });
+        Ok(lines.collect())
     }
 
     /// The bill of a month, up to now: of a tenant, or of all.
     pub async fn bill(
         &self,
+        known: &Known,
         tenant: Option<&Token>,
         month: Month,
     ) -> Result<Vec<InvoiceLine>, StoreError> {
-        let of = if tenant.is_some() {
-            " AND c.tenant = ?"
-        } else {
-            ""
+        let narrow = Narrow::of(tenant, None);
+        let hours = "toYYYYMM(u.billing_period) = {period:UInt32} AND u.hour < toDateTime({until:UInt32}, 'UTC')";
+        let with = |query: Query| {
+            query
+                .param("period", month.0)
+                .param("until", moment(month.end()))
         };
-        let sql = format!(
-            "SELECT toString(c.tenant) AS tenant, toString(c.team) AS team, toString(c.resource) AS resource,
-                 c.micro_per_unit_hour AS micro_per_unit_hour, c.has_rate = 1 AS has_rate,
-                 c.is_correction = 1 AS is_correction, sum(c.quantity) AS quantity, sum(c.amount_micro) AS amount_micro
-             FROM chargeback_hourly AS c
-             WHERE c.billing_period = toDate(?){of}
-             GROUP BY tenant, team, resource, micro_per_unit_hour, has_rate, is_correction
-             ORDER BY tenant, team, resource, micro_per_unit_hour, has_rate, is_correction"
-        );
-        let mut query = self.query(&sql).bind(format!("{month}-01"));
-        if let Some(tenant) = tenant {
-            query = query.bind(tenant.as_str());
-        }
-        self.fetch_all(query).await
-    }
-
-    /// Whether the bill of a month is final.
-    pub async fn is_closed(&self, month: Month) -> Result<bool, StoreError> {
-        let query = self.query("SELECT count() FROM closed_periods WHERE period >= toDate(?)");
-        let later: u64 = self.fetch_one(query.bind(format!("{month}-01"))).await?;
-        Ok(later > 0)
-    }
-
-    /// The moment up to which everything is in the tables, and what runs is billed.
-    pub async fn known_through(&self) -> Result<Millis, StoreError> {
-        let query = self.query("SELECT toUnixTimestamp64Milli(at) FROM known_through");
-        Ok(Millis(self.fetch_one(query).await?))
+        let mut sums = Sums::of(usize::MAX);
+        self.charges(known, &narrow, hours, with, |charge| {
+            let Charge {
+                key,
+                quantity,
+                amount_micro,
+            } = charge;
+            if key.period == month {
+                let is_correction = Month::of(key.hour.begin()) != key.period;
+                let resource = key.resource.to_string();
+                let price = (key.price.unwrap_or(0), key.price.is_some());
+                let of = (key.whose.tenant, key.whose.team, resource);
+                sums.add((of, price, is_correction), quantity, amount_micro);
+            }
+        })
+        .await?;
+        let lines = sums.sums.into_iter();
+        let lines = lines.map(|((of, price, is_correction), (quantity, amount_micro))| {
+            let ((tenant, team, resource), (micro_per_unit_hour, has_rate)) = (of, price);
+            InvoiceLine {
+                tenant: tenant.to_string(),
+                team: text(team),
+                resource,
+                micro_per_unit_hour,
+                has_rate,
+                is_correction,
+                quantity,
+                amount_micro,
+            }
+        });
+        Ok(lines.collect())
     }
 
     /// What amounts are millionths of; empty until the service has said it.
@@ -221,4 +505,9 @@ impl Store {
 /// Rounded up to the whole second: hours begin on one.
 pub(super) fn seconds(at: Millis) -> i64 {
     at.0.div_euclid(1000) + i64::from(at.0.rem_euclid(1000) > 0)
+}
+
+/// The same as a moment of a table, or the nearest that there is.
+fn moment(at: Millis) -> u32 {
+    u32::try_from(seconds(at)).unwrap_or(if at.0 < 0 { 0 } else { u32::MAX })
 }

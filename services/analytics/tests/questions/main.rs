@@ -10,6 +10,7 @@ mod history;
 mod levels;
 mod plan;
 mod platform;
+mod same;
 mod samples;
 mod tenants;
 mod truth;
@@ -125,7 +126,7 @@ async fn every_question_of_the_page_is_answered_rightly() -> Outcome {
     );
 
     let plan = plan::Plan::new();
-    let (database, _store, ledger) = history::fill(&plan).await?;
+    let (database, store, ledger) = history::fill(&plan).await?;
     let truth = Truth::new(plan, ledger);
     let mut wrong = String::new();
     for Answer {
@@ -155,6 +156,7 @@ async fn every_question_of_the_page_is_answered_rightly() -> Outcome {
     }
     assert!(wrong.is_empty(), "\n{wrong}");
     every_method_shares_out_the_whole_cost(&database).await?;
+    same::the_service_says_what_the_views_say(&database, &store).await?;
     database.drop().await
 }
 

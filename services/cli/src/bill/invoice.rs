@@ -142,7 +142,7 @@ impl Show {
 impl Exporting {
     async fn run(self, context: &Context) -> Result<(), Failure> {
         let store = context.usage()?;
-        if !self.open && !store.is_closed(self.month).await? {
+        if !self.open && !store.known().await?.is_closed(self.month) {
             let month = self.month;
             return Err(format!(
                 "{month} is not closed, and its lines may change; --open writes it as it is"

@@ -74,14 +74,11 @@ impl OfMonth {
         tenant: Option<&Token>,
         month: Month,
     ) -> Result<Self, Failure> {
-        let through = match store.is_closed(month).await? {
-            true => None,
-            false => Some(store.known_through().await?),
-        };
+        let known = store.known().await?;
         Ok(Self {
-            lines: store.bill(tenant, month).await?,
+            lines: store.bill(&known, tenant, month).await?,
             month,
-            through,
+            through: (!known.is_closed(month)).then_some(known.through),
             currency: store.currency().await?,
         })
     }

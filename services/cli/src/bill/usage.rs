@@ -232,9 +232,10 @@ async fn own(client: &Client, by: &[By], wanted: &Wanted) -> Result<Found, Failu
 /// As finance reads it.
 async fn all(context: &Context, mut wanted: Wanted) -> Result<Found, Failure> {
     let store = context.usage()?;
+    let known = store.known().await?;
     let mut lines = Vec::new();
     loop {
-        let mut page = store.usage(None, &wanted).await?;
+        let mut page = store.usage(&known, None, &wanted).await?;
         let more = page.len() > wanted.limit as usize;
         page.truncate(wanted.limit as usize);
         lines.append(&mut page);
@@ -245,7 +246,7 @@ async fn all(context: &Context, mut wanted: Wanted) -> Result<Found, Failure> {
     }
     Ok(Found {
         lines,
-        through: store.known_through().await?,
+        through: known.through,
         currency: store.currency().await?,
     })
 }

@@ -1,19 +1,13 @@
 //! What the resource types cost, for whom and where, and since when.
 
 use serde::{Deserialize, Serialize};
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-    ops::Bound::{Excluded, Unbounded},
-};
-use vocab::{Millis, RateKey, RateRank, RateScope, fact::RateSet};
+use std::collections::BTreeMap;
+use vocab::{Millis, RateKey, RateList, RateScope, fact::RateSet};
 
-/// Rates in millionths of the currency per billed unit and hour, by the moment from which they hold.
+/// All rates, and the scopes of what is priced by them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Rates {
-    rates: BTreeMap<RateKey, BTreeMap<Millis, u64>>,
-    /// Of the rates that there are, the one that goes first in front.
-    ranks: BTreeSet<Reverse<RateRank>>,
+    rates: RateList,
     scopes: Scopes,
 }
 
@@ -31,10 +25,8 @@ pub(super) struct ScopeNo(u32);
 
 impl Rates {
     pub fn set(&mut self, set: &RateSet) {
-        let key = set.key();
-        self.ranks.insert(Reverse(key.rank()));
-        let rates = self.rates.entry(key).or_default();
-        rates.insert(set.effective_from, set.micro_per_unit_hour);
+        self.rates
+            .set(set.key(), set.effective_from, set.micro_per_unit_hour);
     }
 
     /// The number of a scope; there are less than 2^32 of them, as each takes more than a byte of memory.
@@ -53,19 +45,9 @@ impl Rates {
         known.cloned().unwrap_or_default()
     }
 
-    /// Those that fit a use, the one that goes first in front.
-    fn fitting(&self, used: &RateKey) -> impl Iterator<Item = &BTreeMap<Millis, u64>> {
-        let ranks = self.ranks.iter();
-        ranks.filter_map(|Reverse(rank)| self.rates.get(&used.of_rank(*rank)?))
-    }
-
     /// What a unit of it costs at a moment.
     pub fn at(&self, used: &RateKey, at: Millis) -> u64 {
-        let mut in_force = self.fitting(used).filter_map(|rates| {
-            let (_, rate) = rates.range(..=at).next_back()?;
-            Some(*rate)
-        });
-        in_force.next().unwrap_or(0)
+        self.rates.at(used, at).unwrap_or(0)
     }
 
     /// Rate × milliseconds over `[from, to)`.
@@ -76,20 +58,13 @@ impl Rates {
         let mut total = 0;
         let mut begin = from;
         while begin < to {
-            let end = self.next_change(used, begin).map_or(to, |at| at.min(to));
+            let next = self.rates.next_change(used, begin);
+            let end = next.map_or(to, |at| at.min(to));
             let ms = u128::from(end.0.abs_diff(begin.0));
             total += u128::from(self.at(used, begin)) * ms;
             begin = end;
         }
         total
-    }
-
-    fn next_change(&self, used: &RateKey, after: Millis) -> Option<Millis> {
-        let next = |rates: &BTreeMap<Millis, u64>| {
-            let (at, _) = rates.range((Excluded(after), Unbounded)).next()?;
-            Some(*at)
-        };
-        self.fitting(used).filter_map(next).min()
     }
 }
 

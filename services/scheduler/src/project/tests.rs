@@ -309,7 +309,8 @@ fn check(steps: &str, expected: &str) {
                 | Change::NodeGone(_)
                 | Change::Resource(_)
                 | Change::Held(_)
-                | Change::Space(_) => None,
+                | Change::Space(_)
+                | Change::Count(_) => None,
             });
             let live = if projection.live.is_empty() {
                 ""
@@ -322,11 +323,72 @@ fn check(steps: &str, expected: &str) {
     assert_eq!(found, expected, "{steps}");
 }
 
-/// Batches of steps, with ` + ` between those of one batch; then what each writes of the allocation.
+/// What the rows of a batch make of all counts.
+fn count(counts: &mut BTreeMap<CountKey, Count>, changes: &[Change]) {
+    for change in changes {
+        if let Change::Count(row) = change {
+            let before = match row.count.allocations {
+                0 => counts.remove(&row.key),
+                _ => counts.insert(row.key.clone(), row.count),
+            };
+            assert_ne!(before.unwrap_or_default(), row.count, "nothing has changed");
+        }
+    }
+}
+
+/// The counts by a look at all that is live.
+fn counted(projection: &WarmProjection) -> BTreeMap<CountKey, Count> {
+    let mut counts: BTreeMap<CountKey, Count> = BTreeMap::new();
+    for (_, Live { row, .. }) in projection.live.iter() {
+        let what = match &row.state {
+            AllocationState::Queued {
+                reason,
+                pending_group,
+                ..
+            } => Counted::Waiting {
+                pending_group: *pending_group,
+                reason: *reason,
+            },
+            AllocationState::Nominated { .. } => Counted::Waiting {
+                pending_group: None,
+                reason: None,
+            },
+            AllocationState::Held {
+                stop: None | Some(Stop::Cancelled),
+                ..
+            } => Counted::Held,
+            _ => continue,
+        };
+        let key = CountKey {
+            queue: token("t"),
+            what,
+        };
+        let count = counts.entry(key).or_default();
+        count.allocations += 1;
+        for (sum, kind) in count.amounts.iter_mut().zip(ResourceKind::ALL) {
+            *sum += u128::from(row.spec.common().amount(kind));
+        }
+    }
+    counts
+}
+
+/// Batches of steps, with ` + ` between those of one batch; then what each writes of the allocation. What is counted
+/// follows what is live, whether the projection goes on from a snapshot or not.
 fn check_batches(batches: &str, expected: &str) {
+    for restored in [false, true] {
+        check_batches_of(batches, expected, restored);
+    }
+}
+
+fn check_batches_of(batches: &str, expected: &str, restored: bool) {
     let mut projection = WarmProjection::default();
+    let mut counts = BTreeMap::new();
     let (mut words, mut lsn) = (Vec::new(), 0);
     for batch in batches.split(", ") {
+        if restored {
+            let snapshot = postcard::to_stdvec(&projection).unwrap();
+            projection = postcard::from_bytes(&snapshot).unwrap();
+        }
         let mut out = Vec::new();
         for step in batch.split(" + ") {
             lsn += 1;
@@ -341,6 +403,8 @@ fn check_batches(batches: &str, expected: &str) {
                 .unwrap();
         }
         projection.end_batch(&mut out);
+        count(&mut counts, &out);
+        assert_eq!(counts, counted(&projection), "{batch} of {batches}");
         for change in out {
             if let Change::Allocation(written) = change {
                 let mut text = written.row.state.stage().name().to_owned();
@@ -379,6 +443,15 @@ fn a_batch_writes_a_row_once_and_says_whether_it_was_in_the_queue() {
     check_batches(
         "requested + reserved, nominated, placed",
         "queued first, nominated waited, placed waited, allocation_placed",
+    );
+}
+
+#[test]
+fn a_queue_counts_what_waits_and_what_it_holds() {
+    check_batches(
+        "requested, waits for quota, reserved, waiting, placed + started, preempted, requeued, depends, nominated, placed, ended",
+        "requested first, requested, queued, queued waited, running waited, allocation_placed, stopping, queued, \
+         queued waited, nominated waited, placed waited, ended, allocation_ended",
     );
 }
 
@@ -422,7 +495,9 @@ fn check_last(steps: &str, expected: &str) {
             .len()
     });
     let changes = changes(&mut projection, steps).unwrap();
-    let found = changes[before..].iter().map(|change| match change {
+    let told = changes[before..].iter();
+    let told = told.filter(|change| !matches!(change, Change::Count(_)));
+    let found = told.map(|change| match change {
         Change::Allocation(written) => {
             let mut text = written.row.state.stage().name().to_owned();
             for entry in &Entries::read(&written.told.concat()).unwrap() {
@@ -463,6 +538,7 @@ fn check_last(steps: &str, expected: &str) {
         Change::Space(row) => format!("{} at slot {}", row.tenant, row.slot),
         Change::Node(row) => format!("node {}", row.node),
         Change::NodeGone(node) => format!("no node {node}"),
+        Change::Count(_) => panic!("left out before"),
         Change::Setting(row) => match &**row {
             SettingRow::TenantWeight {
                 tenant,

@@ -49,7 +49,6 @@ fn view(one: &QueueState, tenant: Option<&Token>) -> QueueView {
         reason: waits.reason.map_or(0, |reason| reason as i32),
         allocations: waits.allocations,
     });
-    let oldest = one.waiting.iter().map(|waits| waits.oldest.0).min();
     QueueView {
         queue: one.queue.clone(),
         parent: parent.map_or_else(String::new, Token::to_string),
@@ -64,7 +63,7 @@ fn view(one: &QueueState, tenant: Option<&Token>) -> QueueView {
         held_memory_bytes: one.held.memory_bytes,
         held_gpu_milli: one.held.gpu_milli,
         waiting: waiting.collect(),
-        oldest_ms: oldest.unwrap_or(0),
+        oldest_ms: one.oldest.map_or(0, |at| at.0),
         share_ppm: one.share.map(|share| share.share_ppm),
         fair_share_ppm: one.share.map(|share| share.fair_share_ppm),
         share_at_ms: one.share.map_or(0, |share| share.at.0),

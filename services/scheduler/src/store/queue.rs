@@ -59,7 +59,8 @@ fn size(spec: &AllocationSpec) -> u64 {
     "pending_group IS NULL OR state = 'queued'"
 ))]
 #[table(index(by_tenant, on "tenant"))]
-#[table(index(by_queue, on "queue"))]
+// The oldest of each queue is the first.
+#[table(index(by_queue, on "queue, requested_at"))]
 #[table(index(by_pending_group, on "pending_group", where "pending_group IS NOT NULL"))]
 pub struct Record<'a> {
     allocation_id: Uuid,

@@ -19,6 +19,8 @@ pub struct QueueState {
     pub held: Held,
     /// What waits in it for a place.
     pub waiting: Vec<Waits>,
+    /// When the first of what waits was requested.
+    pub oldest: Option<Millis>,
     /// What was last said when one of its pending groups was explained.
     pub share: Option<Share>,
 }
@@ -28,8 +30,6 @@ pub struct QueueState {
 pub struct Waits {
     pub reason: Option<WaitingReason>,
     pub allocations: u64,
-    /// When the first of them was requested.
-    pub oldest: Millis,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,29 +57,26 @@ pub async fn queues(pool: &PgPool, tenant: Option<&Token>) -> Result<Vec<QueueSt
     let names = names.as_deref();
     let mut waiting = waiting(pool, names).await?;
     let records = sqlx::query!(
-        r#"WITH held AS (
-               SELECT queue, count(*) AS allocations,
-                      least(sum(cpu_milli), 9223372036854775807)::bigint AS cpu_milli,
-                      least(sum(memory_bytes), 9223372036854775807)::bigint AS memory_bytes,
-                      least(sum(gpu_count::bigint * gpu_milli), 9223372036854775807)::bigint AS gpu_milli
-               FROM live_allocations
-               WHERE node IS NOT NULL AND NOT preempted AND ($1::text[] IS NULL OR queue = ANY ($1)) GROUP BY queue),
-           known AS (SELECT unnest($1::text[]) AS queue
-                     UNION SELECT queue FROM held
+        r#"WITH known AS (SELECT unnest($1::text[]) AS queue
                      UNION SELECT queue FROM queues WHERE $1::text[] IS NULL
-                     UNION SELECT queue FROM scheduling_queue WHERE $1::text[] IS NULL)
+                     UNION SELECT queue FROM queue_counts WHERE $1::text[] IS NULL)
            SELECT known.queue AS "queue!", s.parent AS "parent?", coalesce(s.weight_milli, w.weight_milli) AS "weight_milli?",
                   s.cpu_milli_limit AS "cpu_milli_limit?", s.memory_bytes_limit AS "memory_bytes_limit?",
                   s.gpu_milli_limit AS "gpu_milli_limit?", s.tenants AS "tenants?", s.queue_order AS "queue_order?",
                   s.placement AS "placement?", s.version AS "version?",
-                  coalesce(held.allocations, 0) AS "allocations!", coalesce(held.cpu_milli, 0) AS "cpu_milli!",
-                  coalesce(held.memory_bytes, 0) AS "memory_bytes!", coalesce(held.gpu_milli, 0) AS "gpu_milli!",
+                  coalesce(held.allocations, 0) AS "allocations!",
+                  least(coalesce(held.cpu_milli, 0), 9223372036854775807)::bigint AS "cpu_milli!",
+                  least(coalesce(held.memory_bytes, 0), 9223372036854775807)::bigint AS "memory_bytes!",
+                  least(coalesce(held.gpu_milli, 0), 9223372036854775807)::bigint AS "gpu_milli!",
+                  oldest.requested_at AS "oldest?: Moment",
                   said.lsn AS "lsn?",
                   said.event_index AS "event_index?", said.at AS "at?: Moment", said.fact AS "fact?"
            FROM known
            LEFT JOIN queues AS s ON s.queue = known.queue
            LEFT JOIN tenant_weights AS w ON w.tenant = known.queue
-           LEFT JOIN held ON held.queue = known.queue
+           LEFT JOIN queue_counts AS held ON held.queue = known.queue AND held.state = 'held'
+           LEFT JOIN LATERAL (SELECT requested_at FROM scheduling_queue AS q
+                              WHERE q.queue = known.queue ORDER BY requested_at LIMIT 1) AS oldest ON true
            LEFT JOIN LATERAL (SELECT lsn, event_index, at, fact FROM explanations AS e
                               WHERE e.kind = 'pending_group_explained' AND e.queue = known.queue
                               ORDER BY lsn DESC, event_index DESC LIMIT 1) AS said ON true
@@ -135,6 +132,7 @@ pub async fn queues(pool: &PgPool, tenant: Option<&Token>) -> Result<Vec<QueueSt
                 gpu_milli: unsigned("gpu_milli", record.gpu_milli)?,
             },
             waiting: waits,
+            oldest: record.oldest.map(Millis::from),
             share,
         })
     });
@@ -157,15 +155,13 @@ async fn waiting(
     names: Option<&[String]>,
 ) -> Result<BTreeMap<String, Vec<Waits>>, WarmError> {
     let records = sqlx::query!(
-        r#"SELECT w.queue AS "queue!", coalesce(said.reason, w.waiting_reason) AS reason,
-                  sum(w.allocations)::bigint AS "allocations!", min(w.oldest) AS "oldest!: Moment"
-           FROM (SELECT queue, pending_group, waiting_reason, count(*) AS allocations, min(requested_at) AS oldest
-                 FROM scheduling_queue
-                 WHERE $1::text[] IS NULL OR queue = ANY ($1)
-                 GROUP BY queue, pending_group, waiting_reason) AS w
+        r#"SELECT w.queue AS "queue!", coalesce(said.reason, nullif(w.waiting_reason, '')) AS reason,
+                  sum(w.allocations)::bigint AS "allocations!"
+           FROM queue_counts AS w
            LEFT JOIN LATERAL (SELECT reason FROM explanations AS e
                               WHERE e.kind = 'pending_group_explained' AND e.pending_group = w.pending_group
                               ORDER BY lsn DESC, event_index DESC LIMIT 1) AS said ON true
+           WHERE w.state = 'waiting' AND ($1::text[] IS NULL OR w.queue = ANY ($1))
            GROUP BY 1, 2 ORDER BY 1, 2 NULLS FIRST"#,
         names as _,
     )
@@ -176,7 +172,6 @@ async fn waiting(
         waiting.entry(record.queue).or_default().push(Waits {
             reason: Option::read(record.reason, "reason")?,
             allocations: unsigned("allocations", record.allocations)?,
-            oldest: record.oldest.into(),
         });
     }
     Ok(waiting)

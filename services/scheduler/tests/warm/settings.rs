@@ -1,7 +1,10 @@
 //! What operators have set, and what the new tables refuse.
 
 use super::*;
-use scheduler::project::{ReservationRow, ReservationState, SettingRow};
+use scheduler::project::{
+    Count, CountKey, CountRow, Counted, ReservationRow, ReservationState, SettingRow,
+};
+use sqlx::types::Json;
 use store::{Held, QueueState, Waits};
 use vocab::{
     AdvanceReservation, Operator, PlacementPolicy, PriorityClass, QueueOrder, QueueSettings,
@@ -71,12 +74,41 @@ async fn queues_are_listed_with_what_they_hold() {
     )
     .await
     .unwrap();
+    let count = |what, allocations, gpu_milli: u128| {
+        let key = CountKey {
+            queue: token("t"),
+            what,
+        };
+        let cpu_milli = u128::from(AllocationSpec::CPU_MILLI_MAX);
+        let memory_bytes = u128::from(AllocationSpec::MEMORY_BYTES_MAX);
+        let amounts = [cpu_milli, memory_bytes, gpu_milli];
+        let count = Count {
+            allocations,
+            amounts: amounts.map(|amount| amount * u128::from(allocations)),
+        };
+        Change::Count(CountRow { key, count })
+    };
+    let waiting = |group: Option<u64>| Counted::Waiting {
+        pending_group: group.map(PendingGroupNo),
+        reason: None,
+    };
+    let counts = vec![
+        count(Counted::Held, 1, 2000),
+        count(Counted::Held, 2, 2000),
+        count(waiting(None), 1, 2000),
+        count(waiting(Some(7)), 1, 2000),
+    ];
+    apply_changes(&pool, counts).await.unwrap();
+    // Nothing is left of it.
+    let none = count(waiting(Some(7)), 0, 2000);
+    apply_changes(&pool, vec![none]).await.unwrap();
     let research = QueueState {
         queue: "research".into(),
         settings,
         version: Some(2),
         held: Held::default(),
         waiting: Vec::new(),
+        oldest: None,
         share: None,
     };
     let own = QueueState {
@@ -92,8 +124,8 @@ async fn queues_are_listed_with_what_they_hold() {
         waiting: vec![Waits {
             reason: None,
             allocations: 1,
-            oldest: NOW,
         }],
+        oldest: Some(NOW),
         share: None,
     };
     let of = async |tenant: Option<&str>| {
@@ -107,6 +139,7 @@ async fn queues_are_listed_with_what_they_hold() {
         queue: queue.into(),
         held: Held::default(),
         waiting: Vec::new(),
+        oldest: None,
         ..own.clone()
     };
     assert_eq!(of(Some("u")).await, [research, nothing("u")]);

@@ -40,7 +40,7 @@ impl Facts {
             month,
             closing: store.closing(month).await?,
             currency: store.currency().await?,
-            bill: store.bill(None, month).await?,
+            bill: store.bill(&store.known().await?, None, month).await?,
             capacity: store.capacity(span).await?,
             costs: store.platform_costs(span).await?,
             ends: store.ends(span).await?,

@@ -259,7 +259,7 @@ struct About {
 impl About {
     async fn read(store: &Store) -> Result<Self, Failure> {
         Ok(Self {
-            through: store.known_through().await?,
+            through: store.known().await?.through,
             currency: store.currency().await?,
         })
     }

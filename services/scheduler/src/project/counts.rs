@@ -1,0 +1,142 @@
+//! What each queue holds and has waiting, counted as allocations come and go, so that a question about queues looks at no
+//! allocation.
+
+use super::{AllocationRow, AllocationState, Live};
+use std::collections::{BTreeMap, btree_map::Entry};
+use vocab::{AllocationNo, Numbered, PendingGroupNo, ResourceKind, Token, WaitingReason};
+
+/// Those that are counted together.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CountKey {
+    pub queue: Token,
+    pub what: Counted,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Counted {
+    /// On a node, and not being preempted.
+    Held,
+    /// For a place.
+    Waiting {
+        pending_group: Option<PendingGroupNo>,
+        /// What was said of the allocation itself.
+        reason: Option<WaitingReason>,
+    },
+}
+
+/// So many allocations, and what they ask for together, in the order of [`ResourceKind::ALL`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    pub allocations: u64,
+    pub amounts: [u128; ResourceKind::ALL.len()],
+}
+
+impl Count {
+    fn change(&mut self, row: &AllocationRow, more: bool) {
+        let spec = row.spec.common();
+        self.allocations = changed(self.allocations.into(), 1, more) as u64;
+        for (sum, kind) in self.amounts.iter_mut().zip(ResourceKind::ALL) {
+            *sum = changed(*sum, spec.amount(kind), more);
+        }
+    }
+}
+
+/// What is taken away was added before, and there are far less than 2^64 allocations.
+fn changed(sum: u128, by: u64, more: bool) -> u128 {
+    if more {
+        sum.saturating_add(by.into())
+    } else {
+        sum.saturating_sub(by.into())
+    }
+}
+
+/// The row of a count; without allocations there is none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CountRow {
+    pub key: CountKey,
+    pub count: Count,
+}
+
+/// All counts, and what the batch has changed of them. They follow from the allocations that are live, so no snapshot has
+/// them.
+#[derive(Debug, Default)]
+pub(super) struct QueueCounts {
+    counts: BTreeMap<CountKey, Count>,
+    /// As they were before the batch.
+    touched: BTreeMap<CountKey, Count>,
+}
+
+impl QueueCounts {
+    /// Between two batches.
+    pub fn of(live: &Numbered<AllocationNo, Live>) -> Self {
+        let mut all = Self::default();
+        for (_, live) in live.iter() {
+            all.change(&live.row, true);
+        }
+        all.touched.clear();
+        all
+    }
+
+    /// The allocation is as the row says from now on.
+    pub fn come(&mut self, row: &AllocationRow) {
+        self.change(row, true);
+    }
+
+    /// The allocation was as the row says until now.
+    pub fn go(&mut self, row: &AllocationRow) {
+        self.change(row, false);
+    }
+
+    fn change(&mut self, row: &AllocationRow, more: bool) {
+        let Some(what) = counted(&row.state) else {
+            return;
+        };
+        let key = CountKey {
+            queue: row.queue().clone(),
+            what,
+        };
+        let mut count = match self.counts.entry(key) {
+            Entry::Occupied(found) => found,
+            Entry::Vacant(none) => none.insert_entry(Count::default()),
+        };
+        if !self.touched.contains_key(count.key()) {
+            self.touched.insert(count.key().clone(), *count.get());
+        }
+        count.get_mut().change(row, more);
+        if count.get().allocations == 0 {
+            count.remove();
+        }
+    }
+
+    /// What the batch has changed.
+    pub fn finish(&mut self) -> impl Iterator<Item = CountRow> {
+        let touched = std::mem::take(&mut self.touched).into_iter();
+        touched.filter_map(|(key, before)| {
+            let count = self.counts.get(&key).copied().unwrap_or_default();
+            (count != before).then_some(CountRow { key, count })
+        })
+    }
+}
+
+/// As what an allocation is counted.
+fn counted(state: &AllocationState) -> Option<Counted> {
+    match state {
+        AllocationState::Queued {
+            reason,
+            pending_group,
+            ..
+        } => Some(Counted::Waiting {
+            pending_group: *pending_group,
+            reason: *reason,
+        }),
+        AllocationState::Nominated { .. } => Some(Counted::Waiting {
+            pending_group: None,
+            reason: None,
+        }),
+        AllocationState::Held { .. } if state.preemption().is_none() => Some(Counted::Held),
+        AllocationState::Held { .. }
+        | AllocationState::Requested { .. }
+        | AllocationState::Ended { .. }
+        | AllocationState::Denied { .. } => None,
+    }
+}
