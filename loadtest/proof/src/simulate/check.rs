@@ -83,7 +83,7 @@ pub enum Invariant {
     Isolation = 16,
     /// No fact is written before the cell is at its feature level.
     Level = 17,
-    /// Nothing waits for longer than its time to live, and no run goes on beyond its time limit and what stopping takes.
+    /// Nothing waits for longer than its time to live, and a run is told to stop at its time limit; neither is early.
     Deadline = 18,
 }
 

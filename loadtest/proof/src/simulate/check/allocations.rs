@@ -131,8 +131,6 @@ pub struct Hold {
     pub now_ms: i64,
     pub started: Option<i64>,
     pub stop: Option<Stop>,
-    /// By the clock of the frame that told it to stop.
-    pub told_ms: Option<i64>,
 }
 
 impl Hold {
@@ -459,7 +457,6 @@ impl Checker {
             now_ms: at.now,
             started: None,
             stop: None,
-            told_ms: None,
         });
         a.was_placed = true;
         a.nominated = None;

@@ -197,7 +197,6 @@ impl Checker {
             }
             _ => return Err(at.wrong(Invariant::Terminal, text)),
         };
-        hold.told_ms = Some(at.now);
         Ok(())
     }
 
@@ -285,18 +284,7 @@ impl Checker {
     }
 
     fn leaves(&mut self, at: &Place, no: u64, at_ms: i64) -> Result<(), Violation> {
-        let limit = self
-            .allocations
-            .get(no)
-            .and_then(|a| a.limit(a.hold.as_ref()?));
         let hold = self.allocations.let_go(no);
-        let told = hold.as_ref().and_then(|hold| hold.told_ms);
-        if let (Some(limit), Some(told)) = (limit, told) {
-            let late = at_ms - limit.max(told);
-            if late > 0 {
-                eprintln!("LATE {late} told-limit {}", told - limit);
-            }
-        }
         let begin = hold.map(|hold| hold.started.unwrap_or(hold.now_ms));
         at.rule(
             begin.is_none_or(|begin| begin <= at_ms),
