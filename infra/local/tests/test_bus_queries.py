@@ -22,7 +22,7 @@ from apportion_messages import Messages  # noqa: E402
 
 REFERENCE = CHECKOUT / "docs" / "bus.md"
 SUBJECTS = CHECKOUT / "schemas" / "src" / "subjects.rs"
-ROW = re.compile(r"^\| `apportion\.v1\.<cell>\.query\.(?:<tenant>|_operator)\.([a-z]+)` \|.* \[(\w+)\]\(#\w+\), answered by "
+ROW = re.compile(r"^\| `apportion\.v1\.<cell>\.query\.(<tenant>|_operator)\.([a-z_]+)` \|.* \[(\w+)\]\(#\w+\), answered by "
                  r"\[(\w+)\]\(#\w+\) \|", re.MULTILINE)
 OPERATOR = "_operator"
 SERVICES = [f"apportion-{name}" for name in ("admission", "quota", "scheduler", "node-heartbeat", "analytics")]
@@ -36,14 +36,17 @@ NO_MODEL = "no-such-model"
 
 
 def verbs():
-    """Of the reference's table of subjects: the verb, its query's message and its reply's."""
-    found = {verb: (query, reply) for verb, query, reply in ROW.findall(REFERENCE.read_text(encoding="utf-8"))}
-    if not found:
+    """Of the reference's table of subjects: the verb, its query's message and its reply's; and the verbs of operators alone."""
+    rows = ROW.findall(REFERENCE.read_text(encoding="utf-8"))
+    if not rows:
         raise AssertionError(f"{REFERENCE} has no queries")
-    return found
+    return ({verb: (query, reply) for _, verb, query, reply in rows},
+            {verb for whose, verb, _, _ in rows if whose == OPERATOR})
 
 
-VERBS = verbs()
+
+
+VERBS, OF_OPERATORS = verbs()
 
 
 def number(message, field, value):
@@ -237,8 +240,14 @@ def questions(world, own):
         "usage": ({"allocation_id": run}, lambda it: {one.resource for one in it.lines} >= {"cpu", "memory"}
                   and all(int(one.quantity) > 0 for one in it.lines)),
         "logs": ({"allocation_id": run, "node": NODE}, lambda it: own.said.encode() in it.data and it.over),
+        "job_sets": ({"name_prefix": own.mark}, lambda it: {(one.tenant, one.job_set) for one in it.job_sets} == {
+            (own.name, own.job_set)} and [(one.waiting, one.finished) for one in it.job_sets if one.queue == own.queue] == [(1, 0)]
+                     and sum(one.finished for one in it.job_sets) >= 1 and sum(one.denied for one in it.job_sets) == 1),
         # Tenants have none.
         "settings": ({}, None),
+        "tenants": ({}, None),
+        "nodes": ({}, None),
+        "node": ({"node": NODE}, None),
     }
 
 
@@ -273,8 +282,18 @@ def tries(world, other):
         yield "quota", {"after": after, "waiting": 200}, None
     for verb in ("queue", "queues", "reservations", "budget", "bill"):
         yield verb, {}, None
+    for after in ("", f"{other.name} {other.job_set} {other.queue}", f"{other.name} {other.job_set} a", "a a a"):
+        yield "job_sets", {"after": after}, None
+    for field, value in (("queue", other.queue), ("name_prefix", other.mark)):
+        yield "job_sets", {field: value, "states": range(1, 7)}, None
+    yield "job_sets", {"after": other.name}, "SETTING_INVALID"
     for fields in ({}, {"setting": "quota", "key_prefix": other.name}, {"after": f"quota {other.name} cpu"}):
         yield "settings", fields, "UNKNOWN_VERB"
+    for fields in ({}, {"name_prefix": other.name}, {"after": "a"}):
+        yield "tenants", fields, "UNKNOWN_VERB"
+    for fields in ({}, {"name_prefix": NODE}, {"after": "a"}):
+        yield "nodes", fields, "UNKNOWN_VERB"
+    yield "node", {"node": NODE, "limit": 1000}, "UNKNOWN_VERB"
 
 
 class Queries(unittest.IsolatedAsyncioTestCase):
@@ -317,7 +336,7 @@ class Queries(unittest.IsolatedAsyncioTestCase):
         self.assertEqual({verb for verb, _, _ in tries(self.world, self.world.a)}, set(VERBS))
         # And the bus lets through what the reference has.
         lists = re.search(r"QUERIES: .*? = \[(.*?)^\];", SUBJECTS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-        listed = [re.findall(r'"([a-z]+)"', verbs) for verbs in re.findall(r"&\[(.*?)\]", lists.group(1), re.DOTALL)]
+        listed = [re.findall(r'"([a-z_]+)"', verbs) for verbs in re.findall(r"&\[(.*?)\]", lists.group(1), re.DOTALL)]
         self.assertEqual({verb for verbs in listed for verb in verbs}, set(VERBS))
 
     async def test_a_tenant_has_a_real_answer_of_its_own_to_every_question(self):
@@ -334,7 +353,7 @@ class Queries(unittest.IsolatedAsyncioTestCase):
                     self.assert_nothing_of(other, data, reply)
                     named |= {verb} if self.tells_of(own, data) else set()
             # So that one would see it where an answer tells of another tenant.
-            self.assertEqual(named, set(VERBS) - {"settings", "usage"})
+            self.assertEqual(named, set(VERBS) - OF_OPERATORS - {"usage"})
 
     async def test_guesses_tell_a_tenant_nothing_of_another(self):
         for asker, other in self.pairs():
@@ -377,11 +396,16 @@ class Queries(unittest.IsolatedAsyncioTestCase):
                 (one.quota.tenant, one.quota.team) for one in it.settings if one.WhichOneof("change") == "quota"}
             and {one.setting for one in it.settings} >= {
                 "tenant", "quota", "budget", "rate", "queue", "priority_class", "cordon", "reservation"},
+            "job_sets": lambda it: {(own.name, own.job_set) for own in (a, b)} <= {
+                (one.tenant, one.job_set) for one in it.job_sets},
+            "tenants": self.has_both_tenants,
+            "nodes": lambda it: [one.node for one in it.nodes] == sorted(one.node for one in it.nodes) and it.lsn > 0,
+            "node": lambda it: it.view.node == NODE and it.history and it.history[-1].change == "registered",
         }
         for verb in VERBS:
             with self.subTest(verb=verb):
-                fields = {"limit": 1000} if verb in ("refusals", "quota", "settings") else {}
-                if verb not in of_all:
+                fields = {"limit": 1000} if verb in ("refusals", "quota", "settings", "nodes") else {}
+                if verb not in of_all or verb == "node":
                     # What is of one allocation, operation, lease or resource is the tenant's who asks, and operators have none.
                     fields = questions(self.world, a)[verb][0]
                 data = await operator.ask_bytes(verb, operator.query(verb, **fields).SerializeToString())
@@ -433,9 +457,74 @@ class Queries(unittest.IsolatedAsyncioTestCase):
             await asker.bus.publish("$SRV.PING", b"", reply=asker.bus.new_inbox())
             await until(lambda: any('"$srv.ping"' in it.lower() for it in asker.denied))
 
+    def has_both_tenants(self, reply):
+        found = {one.tenant: one for one in reply.tenants}
+        for own in (self.world.a, self.world.b):
+            one = found[own.name]
+            self.assertIn(own.queue, one.queues)
+            self.assertGreaterEqual(one.waiting, 1)
+            self.assertGreater(reply.capacity.cpu_milli, one.held.cpu_milli)
+        return found[self.world.a.name].held.gpu_milli + found[self.world.b.name].held.gpu_milli > 0
+
+    async def all_nodes(self, limit=1000, **fields):
+        """Page by page."""
+        found, after = [], ""
+        while True:
+            page = await self.world.operator.ask("nodes", limit=limit, after=after, **fields)
+            self.assertLessEqual(len(page.nodes), limit)
+            found += page.nodes
+            after = page.next
+            if not after:
+                return found
+
+    def check_nodes(self, nodes):
+        """Those of the fleet and this machine; what is held there by what is on them."""
+        found = {one.node: one for one in nodes}
+        ready = number(self.world.m.NodesQuery, "states", "NODE_STANDING_READY")
+        for one in found.values():
+            self.assertEqual(one.state, ready, one.node)
+            for part in ("cpu_milli", "memory_bytes", "gpu_milli"):
+                used, free, most = (getattr(of, part) for of in (one.used, one.free, one.allocatable))
+                self.assertEqual(free, most - used if one.takes_new else 0, one.node)
+        drained = [one for one in found.values() if one.drain]
+        self.assertEqual([(one.cordoned, one.takes_new, one.cordon_version) for one in drained], [(True, False, 1)])
+        self.assertTrue(any(one.used.gpu_milli and one.allocations for one in found.values()))
+        self.assertFalse(found[NODE].capacity.HasField("topology"))
+
+    async def test_operators_ask_for_some_nodes_and_what_is_on_one(self):
+        operator, m = self.world.operator, self.world.m
+        everything = await self.all_nodes()
+        self.check_nodes(everything)
+        names = [one.node for one in everything]
+        self.assertEqual(names, sorted(set(names)))
+        self.assertEqual([one.node for one in await self.all_nodes(limit=5)], names)
+        of_model = await self.all_nodes(gpu_model="P100")
+        self.assertEqual([one.node for one in of_model], [
+            one.node for one in everything if one.capacity.gpu_model == "P100"])
+        self.assertFalse(await self.all_nodes(gpu_model=NO_MODEL))
+        self.assertEqual([one.node for one in (await operator.ask("nodes", name_prefix=NODE)).nodes], [NODE])
+        lost = number(m.NodesQuery, "states", "NODE_STANDING_LOST")
+        self.assertFalse(await self.all_nodes(states=[lost]))
+        labels = next(one for one in everything if one.node == NODE).capacity.labels
+        is_so = number(m.Requirement, "operator", "OPERATOR_IN")
+        selector = [m.Requirement(label=label.name, operator=is_so, values=[label.value]) for label in labels]
+        self.assertTrue(selector)
+        self.assertEqual([one.node for one in await self.all_nodes(selector=selector)], [
+            one.node for one in everything if all(label in one.capacity.labels for label in labels)])
+
+        held = next(one for one in everything if one.used.gpu_milli)
+        said = await operator.ask("node", node=held.node)
+        self.assertEqual(len(said.runs), said.view.allocations)
+        self.assertEqual(sum(gpu.milli for run in said.runs for gpu in run.gpus), said.view.used.gpu_milli)
+        self.assertTrue({run.tenant for run in said.runs} <= {"team-a", "team-b"})
+        for fields, rule in (({"node": "nowhere"}, "NODE_NOT_FOUND"), ({"node": "a.b"}, "NAME_INVALID"),
+                             ({"node": NODE, "limit": 1001}, "QUANTITY_TOO_LARGE")):
+            data = await operator.ask_bytes("node", operator.query("node", **fields).SerializeToString())
+            self.assertEqual(operator.rule(data), rule)
+
     async def test_what_is_not_understood_is_refused_by_name(self):
         for verb in VERBS:
-            asker = self.world.operator if verb == "settings" else self.world.a
+            asker = self.world.operator if verb in OF_OPERATORS else self.world.a
             # Field 9999, a number, which no version has.
             plain = questions(self.world, self.world.a)[verb][0]
             strange = asker.query(verb, **plain).SerializeToString() + b"\xf8\xf0\x04\x01"
@@ -444,11 +533,11 @@ class Queries(unittest.IsolatedAsyncioTestCase):
                 with self.subTest(verb=verb, rule=rule):
                     self.assertEqual(asker.rule(await asker.ask_bytes(verb, data)), rule)
         for party in self.world.parties:
-            self.assertEqual(party.rule(await party.ask_bytes("nodes", b"")), "UNKNOWN_VERB")
+            self.assertEqual(party.rule(await party.ask_bytes("machines", b"")), "UNKNOWN_VERB")
 
     async def test_a_position_that_is_not_there_yet_is_refused_by_name(self):
         async def ask(verb):
-            asker = self.world.operator if verb == "settings" else self.world.a
+            asker = self.world.operator if verb in OF_OPERATORS else self.world.a
             query = asker.query(verb, **questions(self.world, self.world.a)[verb][0])
             query.at_lsn = 2**40
             return verb, asker.rule(await asker.ask_bytes(verb, query.SerializeToString()))

@@ -113,7 +113,7 @@ class Contexts(unittest.TestCase):
             self.assertIn(allocation, self.apportion("list", "-o", form))
         self.assertIn("accepted", self.apportion("watch", "--once"))
         for words in (["usage"], ["bill"], ["budgets"], ["queue"], ["queues"], ["quota", "tree"], ["quota", "get", "team-a"],
-                      ["preemptions"], ["reservations"], ["refusals"]):
+                      ["preemptions"], ["reservations"], ["refusals"], ["job-sets"]):
             self.apportion(*words)
         self.assertIn(allocation, self.apportion("explain", "mine"))
 
@@ -127,9 +127,9 @@ class Contexts(unittest.TestCase):
             self.assertIn("Permissions Violation", self.refused(3, "--context", "team-b", *words, "--tenant", "team-a"))
 
         # What reads databases says so.
-        for words in (["quota", "history", "team-a", "cpu"], ["nodes"]):
-            self.assertIn("reads the cell's databases", self.refused(2, *words))
-        self.assertIn("for the operator", self.refused(2, "cordon", "n1"))
+        self.assertIn("reads the cell's databases", self.refused(2, "quota", "history", "team-a", "cpu"))
+        for words in (["cordon", "n1"], ["nodes"], ["tenants"], ["top", "nodes"], ["node", "describe", "n1"]):
+            self.assertIn("for the operator", self.refused(2, *words))
 
         # A reader that goes away.
         program = PROGRAMS / "apportion"

@@ -5,9 +5,11 @@ use crate::{
     suite::{Outcome, Suite, eventually, id, small},
 };
 use client::{
-    Acquire, AllocationStanding, AllocationsQuery, Client, CreateResource, ExplainQuery, Operation,
-    OperationState, Position, PreemptionsQuery, QueryError, QueueQuery, QuotaQuery, RefusalsQuery,
-    ReservationRequest, ResourceState, SetQueue, SetQuota, SetReservation, Submit, TenantEvent,
+    Acquire, AllocationStanding, AllocationsQuery, Client, CreateResource, ExplainQuery,
+    JobSetsQuery, NodeQuery, NodeStanding, NodesQuery, Operation, OperationState, Position,
+    PreemptionsQuery, QueryError, QueueQuery, QuotaQuery, RefusalsQuery, ReservationRequest,
+    ResourceState, SetCordon, SetQueue, SetQuota, SetReservation, Submit, TenantEvent,
+    TenantsQuery,
 };
 use prost::Message;
 use schemas::v1::{Event, event, outcome::Result as Decided, request::Verb, tenant_event::Kind};
@@ -361,6 +363,20 @@ async fn told(asker: &Client, at_lsn: u64) -> Vec<(&'static str, String)> {
         };
         ask!("refusals", asker.refusals(&query));
     }
+    for after in [
+        "",
+        "tenant-a shown shared",
+        "tenant-b",
+        "tenant-b hidden a",
+        "a a a",
+    ] {
+        let query = JobSetsQuery {
+            after: after.to_owned(),
+            at_lsn,
+            ..JobSetsQuery::default()
+        };
+        ask!("job_sets", asker.job_sets(&query));
+    }
     let query = QueueQuery { limit: 0, at_lsn };
     ask!("queue", asker.queue(&query));
     ask!("queues", asker.queues(at_lsn));
@@ -440,7 +456,7 @@ async fn whoever_asks_is_told_of_its_own_and_operators_of_all() -> Outcome {
             let leaks = others.iter().find(|word| text.contains(**word));
             assert_eq!(leaks, None, "{what}: {text}");
         }
-        for what in ["quota", "refusals", "queues", "reservations"] {
+        for what in ["quota", "refusals", "queues", "reservations", "job_sets"] {
             let mut of = told.iter().filter(|(of, _)| *of == what);
             let says = of.any(|(_, text)| own.iter().any(|word| text.contains(word)));
             assert!(says, "{what} says nothing of its own: {told:?}");
@@ -455,7 +471,7 @@ async fn whoever_asks_is_told_of_its_own_and_operators_of_all() -> Outcome {
         assert_eq!(waiting, Some(2_u64));
     }
     let told = told(&operator, at_lsn).await;
-    for what in ["quota", "refusals", "queues", "reservations"] {
+    for what in ["quota", "refusals", "queues", "reservations", "job_sets"] {
         let mut of = told.iter().filter(|(of, _)| *of == what);
         let says = of.any(|(_, text)| text.contains("shown") && text.contains("hidden"));
         assert!(says, "{what}: {told:?}");
@@ -478,6 +494,92 @@ async fn whoever_asks_is_told_of_its_own_and_operators_of_all() -> Outcome {
         ..RefusalsQuery::default()
     };
     assert!(tenant.refusals(&another).await?.refusals.is_empty());
+    suite.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn operators_see_nodes_tenants_and_job_sets_as_they_are() -> Outcome {
+    let suite = Suite::start().await;
+    let (operator, tenant) = (suite.operator().await, suite.tenant("tenant-a").await);
+    let mut agent: Agent = suite.node("n1").await;
+    let cordon = SetCordon {
+        node: "n2".to_owned(),
+        cordoned: true,
+        ..SetCordon::default()
+    };
+    operator.set_cordon(cordon, id()).await?;
+    let (first, _) = submitted(&tenant, "first").await;
+    let (second, at_lsn) = submitted(&tenant, "second").await;
+
+    let query = NodesQuery {
+        at_lsn,
+        ..NodesQuery::default()
+    };
+    let nodes = operator.nodes(&query).await?.nodes;
+    let [node, absent] = &nodes[..] else {
+        panic!("{nodes:?}");
+    };
+    assert_eq!(
+        (node.node.as_str(), node.state()),
+        ("n1", NodeStanding::Ready)
+    );
+    assert_eq!((node.allocations, node.takes_new), (2, true));
+    let [has, used, free] = [&node.allocatable, &node.used, &node.free].map(|it| it.unwrap());
+    assert_eq!(has.cpu_milli, Agent::capacity().cpu_milli);
+    assert_eq!((used.cpu_milli, used.memory_bytes), (200, 2 << 30));
+    assert_eq!(free.cpu_milli, has.cpu_milli - 200);
+    assert_eq!(
+        (absent.node.as_str(), absent.state(), absent.cordoned),
+        ("n2", NodeStanding::Absent, true)
+    );
+
+    let query = NodeQuery {
+        node: "n1".to_owned(),
+        at_lsn,
+        ..NodeQuery::default()
+    };
+    let said = operator.node(&query).await?;
+    let runs = said
+        .runs
+        .iter()
+        .map(|run| (&run.allocation_id, &run.tenant));
+    let expected = [&first, &second].map(|id| (id, &said.runs[0].tenant));
+    assert_eq!(runs.collect::<Vec<_>>(), expected);
+    assert_eq!(said.runs[0].tenant, "tenant-a");
+    let changes = said.history.iter().map(|one| one.change.as_str());
+    assert_eq!(changes.collect::<Vec<_>>(), ["registered"]);
+
+    agent.run(&first, 1).await;
+    let counts = eventually("the end in the counts", || async {
+        let page = tenant.job_sets(&JobSetsQuery::default()).await.ok()?;
+        let [one] = &page.job_sets[..] else {
+            panic!("{page:?}");
+        };
+        (one.finished == 1).then_some((one.placed, one.started, one.queue.clone()))
+    })
+    .await;
+    assert_eq!(counts, (1, 0, "tenant-a".to_owned()));
+    let page = operator.tenants(&TenantsQuery::default()).await?;
+    let own = page.tenants.iter().find(|one| one.tenant == "tenant-a");
+    let own = own.expect("it has something");
+    assert_eq!((own.placed, own.waiting), (1, 0));
+    assert_eq!(own.held.unwrap().cpu_milli, 100);
+    assert_eq!(page.capacity.unwrap().cpu_milli, has.cpu_milli);
+
+    // To tenants there are no such questions.
+    let unknown = Some(Rule::UnknownVerb);
+    assert_eq!(refused(tenant.nodes(&NodesQuery::default()).await), unknown);
+    assert_eq!(refused(tenant.node(&query).await), unknown);
+    let tenants = tenant.tenants(&TenantsQuery::default()).await;
+    assert_eq!(refused(tenants), unknown);
+    let nowhere = NodeQuery {
+        node: "n3".to_owned(),
+        ..NodeQuery::default()
+    };
+    let found = operator.node(&nowhere).await;
+    assert_eq!(refused(found), Some(Rule::NodeNotFound));
+    suite.assert_healthy(&tenant).await;
     suite.close().await;
     Ok(())
 }

@@ -327,6 +327,43 @@ fn of_level_6() -> Vec<(&'static str, Event)> {
     ]
 }
 
+/// What is closed.
+fn closed() -> Vec<(&'static str, Event)> {
+    let closed = true;
+    vec![
+        (
+            "tenant_set_closed",
+            admin(AdminChange::Tenant(TenantSet {
+                tenant: token("team-a"),
+                settings: TenantSettings::default(),
+                closed,
+            })),
+        ),
+        (
+            "queue_set_closed",
+            admin(AdminChange::Queue(QueueSet {
+                queue: token("research"),
+                settings: QueueSettings::default(),
+                closed,
+            })),
+        ),
+        (
+            "priority_class_set_closed",
+            admin(AdminChange::PriorityClass(PriorityClassSet {
+                class: token("batch"),
+                settings: PriorityClass {
+                    value: 3,
+                    preemptible: true,
+                    preempts: false,
+                    grace_ms: 0,
+                    placement: None,
+                },
+                closed,
+            })),
+        ),
+    ]
+}
+
 pub fn samples() -> Vec<(&'static str, Event)> {
     let allocation = AllocationNo(77);
     let node = token("node-1");
@@ -338,6 +375,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
     };
     let mut samples = changes();
     samples.extend(of_level_6());
+    samples.extend(closed());
     samples.extend([
         (
             "rate_set_2",
