@@ -303,6 +303,25 @@ fn what_has_to_end_first_is_ones_own_and_known() {
     assert_eq!(found, [(3, true), (4, false)]);
 }
 
+#[test]
+fn bounds_of_time_are_of_a_later_level() {
+    let mut t = Table::new();
+    t.level = vocab::Level(vocab::Level::TIME_BOUNDS.0 - 1);
+    let ttl = SubmitRequest {
+        ttl_ms: 1,
+        ..submit()
+    };
+    let limit = SubmitRequest {
+        time_limit_ms: 1,
+        ..submit()
+    };
+    let unsupported = "not_supported feature level";
+    t.check("1", 1, Verb::Submit(ttl.clone()), unsupported);
+    t.check("2", 1, Verb::Submit(limit), unsupported);
+    t.level = vocab::Level::TIME_BOUNDS;
+    t.check("3", 1, Verb::Submit(ttl), "requested");
+}
+
 fn after(pairs: &[(String, bool)]) -> Vec<DependencyRequest> {
     let dependency = |(id, success): &(String, bool)| DependencyRequest {
         allocation_id: id.clone(),
