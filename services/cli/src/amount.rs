@@ -605,7 +605,19 @@ mod tests {
         }
         assert_eq!(moment_ms("1970-01-01T00:00:01Z"), Ok(1000));
         assert_eq!(moment_ms("1970-01-01T01:00:00.5+01:00"), Ok(500));
-        for bad in ["", "now", "2026-01-31", "2026-01-31T08:00:00"] {
+        assert_eq!(moment_ms("1970-01-02"), Ok(86_400_000));
+        assert_eq!(moment_ms("1970-01-01 00:01"), Ok(60_000));
+        assert_eq!(moment_ms("1970-01-01T00:00:01"), Ok(1000));
+        assert_eq!(to_come("2h"), Ok(ToCome::In(7_200_000)));
+        assert_eq!(to_come("1970-01-02"), Ok(ToCome::At(86_400_000)));
+        for bad in [
+            "",
+            "now",
+            "2026-01",
+            "2026-02-30",
+            "2026-01-31 8:00",
+            "31.01.2026",
+        ] {
             assert!(moment_ms(bad).is_err(), "{bad}");
         }
     }
