@@ -93,6 +93,7 @@ fn tenant() -> impl Strategy<Value = Change> {
         -1_000_000..1_000_001_i32,
         amount(),
         amount(),
+        any::<bool>(),
     );
     (names, numbers, rest).prop_map(|(names, numbers, rest)| {
         Change::Tenant(v1::SetTenant {
@@ -110,6 +111,7 @@ fn tenant() -> impl Strategy<Value = Change> {
             priority_max: Some(rest.3),
             default_cpu_milli: rest.4,
             default_memory_bytes: rest.5,
+            closed: rest.6,
         })
     })
 }
@@ -202,7 +204,13 @@ fn rate() -> impl Strategy<Value = Change> {
 
 fn queue() -> impl Strategy<Value = Change> {
     let limits = btree_map(select(vec!["cpu", "memory", "gpu"]), amount(), 0..4);
-    let rest = (1..1_000_001_i64, tokens(), 0..3_i32, placement());
+    let rest = (
+        1..1_000_001_i64,
+        tokens(),
+        0..3_i32,
+        placement(),
+        any::<bool>(),
+    );
     (token(), maybe(), limits, rest).prop_map(|(queue, parent, limits, rest)| {
         let limit = |(resource, amount): (&str, i64)| v1::LimitRequest {
             resource: resource.to_owned(),
@@ -223,21 +231,23 @@ fn queue() -> impl Strategy<Value = Change> {
             tenants: rest.1,
             order: rest.2,
             placement: rest.3,
+            closed: rest.4,
             expected_version: None,
         })
     })
 }
 
 fn priority_class() -> impl Strategy<Value = Change> {
-    let rest = (any::<bool>(), any::<bool>(), ms(), placement());
+    let rest = (any::<[bool; 3]>(), ms(), placement());
     (token(), -1_000_000..1_000_001_i32, rest).prop_map(|(priority_class, value, rest)| {
         Change::PriorityClass(v1::SetPriorityClass {
             priority_class,
             value,
-            preemptible: rest.0,
-            preempts: rest.1,
-            grace_ms: rest.2,
-            placement: rest.3,
+            preemptible: rest.0[0],
+            preempts: rest.0[1],
+            closed: rest.0[2],
+            grace_ms: rest.1,
+            placement: rest.2,
             expected_version: None,
         })
     })

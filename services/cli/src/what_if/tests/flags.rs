@@ -79,7 +79,7 @@ fn every_flag_of_a_submit_reaches_the_request() {
 #[test]
 fn every_flag_of_an_operator_reaches_the_request() {
     let queue = verb(
-        "queue-set q --parent p --weight 2 --limit cpu=4 --tenant a --order sjf --placement fgd \
+        "queue-set q --parent p --weight 2 --limit cpu=4 --tenant a --order sjf --placement fgd --closed \
          --expected-version 5",
     );
     let expected = v1::SetQueue {
@@ -93,10 +93,13 @@ fn every_flag_of_an_operator_reaches_the_request() {
         tenants: vec!["a".into()],
         order: 1,
         placement: Some(4),
+        closed: true,
         expected_version: Some(5),
     };
     assert_eq!(queue, Verb::SetQueue(expected));
-    let class = verb("priority-class c -5 --preemptible --preempts --grace 30s --placement spread");
+    let class = verb(
+        "priority-class c -5 --preemptible --preempts --grace 30s --placement spread --closed",
+    );
     let expected = v1::SetPriorityClass {
         priority_class: "c".into(),
         value: -5,
@@ -104,6 +107,7 @@ fn every_flag_of_an_operator_reaches_the_request() {
         preempts: true,
         grace_ms: 30_000,
         placement: Some(2),
+        closed: true,
         expected_version: None,
     };
     assert_eq!(class, Verb::SetPriorityClass(expected));
