@@ -4,7 +4,6 @@ mod asked;
 mod conformance;
 mod depend;
 mod features;
-mod figures;
 mod frames;
 mod histories;
 mod holds;
