@@ -122,6 +122,7 @@ class Metrics(unittest.TestCase):
         cls.stack.apportion("submit", "--tenant", "team-b", "--cpu", "1", "--memory", "1GiB")
         cls.stack.apportion("cancel", "--tenant", "team-a", placed.split()[0])
         cls.stack.apportion("quota", "budget", "team-a", "gpu", "500", "--per", "month")
+        cls.stack.apportion("list", "--tenant", "team-a")
         # Of a model that no node has: it waits.
         cls.stack.apportion("submit", "--tenant", "team-b", "--cpu", "1", "--memory", "1GiB", "--gpus", "1", "--gpu-model", "none")
         # A class that is not there: it is refused.

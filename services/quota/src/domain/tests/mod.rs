@@ -5,7 +5,6 @@ mod budgets;
 mod burst;
 mod checker;
 mod cohorts;
-mod figures;
 mod gangs;
 mod histories;
 mod models;

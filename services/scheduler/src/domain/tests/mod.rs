@@ -5,7 +5,6 @@ mod conformance;
 mod deadlines;
 mod depend;
 mod features;
-mod figures;
 mod frames;
 mod histories;
 mod holds;
