@@ -8,6 +8,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import termios
 import time
 import unittest
 from pathlib import Path
@@ -231,6 +232,9 @@ class Logins(unittest.TestCase):
             while chunk := os.read(terminal, 1024):
                 shown += chunk
                 if shown.endswith(b"password of anna: "):
+                    # What is typed before the program listens is shown by the terminal.
+                    hidden = net.wait_until(lambda: not termios.tcgetattr(terminal)[3] & termios.ECHO, TIMEOUT_SECONDS)
+                    self.assertTrue(hidden)
                     os.write(terminal, b"hush\n")
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0, shown)
         self.assertNotIn(b"hush", shown)

@@ -75,7 +75,9 @@ pub fn duration(ms: u128) -> String {
         ("ms", 1),
     ];
     let units = units.map(|(name, unit)| (name, u128::from(unit.unsigned_abs())));
-    let whole = units.iter().find(|(_, unit)| ms >= *unit && ms % unit == 0);
+    let whole = units
+        .iter()
+        .find(|(_, unit)| ms >= *unit && ms.is_multiple_of(*unit));
     let (name, unit) = whole.unwrap_or(&("ms", 1));
     format!("{} {name}", ms / unit)
 }
