@@ -341,7 +341,7 @@ async fn what_is_not_placed_expires_and_a_run_ends_at_its_limit() -> Outcome {
     let stop = agent.assignment(&runs, true).await;
     assert_eq!(stop.stop_by_ms, 0, "the agent's own grace");
     agent
-        .report(&runs, RunPhase::Failed, stop.placed_ms + 600)
+        .report(&runs, RunPhase::FailedRun, stop.placed_ms + 600)
         .await;
     let is_over = |kind: &Kind| matches!(kind, Kind::Ended(end) if end.started_ms > 0);
     let events = feed_until(&tenant, is_over).await;
@@ -362,7 +362,8 @@ async fn what_is_not_placed_expires_and_a_run_ends_at_its_limit() -> Outcome {
     for (allocation, cause) in [(&waits, EndCause::Expired), (&runs, EndCause::TimeLimit)] {
         let last = events.last().expect("an event").lsn;
         let view = tenant.allocation(allocation, last).await?;
-        assert_eq!(view.end_cause(), cause, "{view:?}");
+        let ended = view.ended.as_ref().map(schemas::v1::Ended::cause);
+        assert_eq!(ended, Some(cause), "{view:?}");
     }
     suite.assert_verified().await;
     suite.close().await;

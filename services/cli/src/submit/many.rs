@@ -187,12 +187,12 @@ pub async fn send(client: &Client, ready: Vec<Ready>, sending: &Sending) -> Resu
     }
     let (all, left) = (ready.len(), Left::of(sending.deadline()));
     let mut open = ready;
-    let (mut refused, mut failed) = (0, None);
-    loop {
+    let mut refused = 0;
+    let failed = loop {
         let asked = open.iter().map(|one| (one.id.clone(), one.submit.clone()));
         let outcomes = client.submit_all(asked.collect::<Vec<_>>()).await;
         let mut again = Vec::new();
-        failed = None;
+        let mut failed = None;
         for (one, (_, outcome)) in open.into_iter().zip(outcomes) {
             match outcome {
                 Ok(done) => say!("{} {} {}", one.title, done.allocation_id, state(&done)),
@@ -209,9 +209,9 @@ pub async fn send(client: &Client, ready: Vec<Ready>, sending: &Sending) -> Resu
         open = again;
         let insists = !open.is_empty() && sending.deadline().is_some();
         if !insists || left.within(tokio::time::sleep(PAUSE)).await.is_none() {
-            break;
+            break failed;
         }
-    }
+    };
     for one in &open {
         note!("{}: without an outcome", one.title);
     }

@@ -220,7 +220,7 @@ async fn every_state_is_read_as_it_was_written() {
         nominated(),
         held(None, None),
         held(None, Some(1_700_000_000_002)),
-        held(Some(Stop::Cancelled), None),
+        held(Some(Stop::ForGood), None),
         held(Some(preempted()), Some(1_700_000_000_002)),
         ended(None),
         ended(Some(place(None))),
