@@ -308,8 +308,35 @@ CREATE TABLE nodes (
     taints_version bigint NOT NULL DEFAULT 0,
     conditions jsonb NOT NULL DEFAULT '[]',
     history jsonb NOT NULL DEFAULT '[]',
-    CONSTRAINT nodes_pkey PRIMARY KEY (node)
+    CONSTRAINT nodes_pkey PRIMARY KEY (node),
+    CONSTRAINT nodes_state_check CHECK (state IN ('ready', 'suspect', 'lost')),
+    CONSTRAINT nodes_cpu_milli_check CHECK (cpu_milli >= 0),
+    CONSTRAINT nodes_memory_bytes_check CHECK (memory_bytes >= 0),
+    CONSTRAINT nodes_gpu_milli_check CHECK (gpu_milli >= 0),
+    CONSTRAINT nodes_at_once_check CHECK (at_once >= 0),
+    CONSTRAINT nodes_cordon_version_check CHECK (cordon_version >= 0),
+    CONSTRAINT nodes_taints_check CHECK (jsonb_typeof(taints) = 'array'),
+    CONSTRAINT nodes_taints_version_check CHECK (taints_version >= 0),
+    CONSTRAINT nodes_conditions_check CHECK (jsonb_typeof(conditions) = 'array'),
+    CONSTRAINT nodes_history_check CHECK (jsonb_typeof(history) = 'array'),
+    CONSTRAINT registered_as_a_whole CHECK (num_nulls(state, since, last_seen, registered_at, incarnation) IN (0, 5))
 );
+COMMENT ON TABLE nodes IS 'The nodes that are there or were, and those that an operator has said something of.';
+COMMENT ON COLUMN nodes.state IS 'None: it was never registered, or is forgotten.';
+COMMENT ON COLUMN nodes.since IS 'In this state since then.';
+COMMENT ON COLUMN nodes.last_seen IS 'The last sign of life that stands on the ledger: of a ready node the one that made it ready, of others the last before that.';
+COMMENT ON COLUMN nodes.registered_at IS 'When this capacity was registered.';
+COMMENT ON COLUMN nodes.incarnation IS 'Given by the cell; grows each time the agent starts anew.';
+COMMENT ON COLUMN nodes.gpu_milli IS 'Thousandths of a GPU, of all its devices together.';
+COMMENT ON COLUMN nodes.capacity IS 'All that it has: the message `NodeCapacity` of the contract.';
+COMMENT ON COLUMN nodes.cordoned IS 'By an operator: nothing new comes.';
+COMMENT ON COLUMN nodes.drain IS 'What runs there is told to stop, and placed elsewhere.';
+COMMENT ON COLUMN nodes.at_once IS 'So many of its allocations are on their way out at once, at the most; 0: all.';
+COMMENT ON COLUMN nodes.cordon_version IS '0: nobody has set one.';
+COMMENT ON COLUMN nodes.taints IS 'Those that an operator has given to it, beside its own: [{"key": "maintenance", "value": null, "effect": "NoExecute"}]';
+COMMENT ON COLUMN nodes.taints_version IS '0: nobody has set any.';
+COMMENT ON COLUMN nodes.conditions IS 'What holds of it by the word of its agent.';
+COMMENT ON COLUMN nodes.history IS 'The last 20 changes, the oldest first.';
 
 CREATE TABLE tenant_weights (
     tenant text NOT NULL,
@@ -321,6 +348,43 @@ CREATE TABLE tenant_weights (
     CONSTRAINT tenant_weights_version_check CHECK (version > 0)
 );
 COMMENT ON TABLE tenant_weights IS 'The weight of a tenant''s own queue, where nobody has set that queue.';
+
+CREATE TABLE job_sets (
+    tenant text NOT NULL,
+    job_set text NOT NULL,
+    queue text NOT NULL,
+    requested bigint NOT NULL,
+    waiting bigint NOT NULL,
+    placed bigint NOT NULL,
+    running bigint NOT NULL,
+    stopping bigint NOT NULL,
+    finished bigint NOT NULL,
+    failed bigint NOT NULL,
+    cancelled bigint NOT NULL,
+    denied bigint NOT NULL,
+    first_requested_at timestamptz NOT NULL,
+    last_change_at timestamptz NOT NULL,
+    CONSTRAINT job_sets_pkey PRIMARY KEY (tenant, job_set, queue)
+) WITH (fillfactor = 70);
+COMMENT ON TABLE job_sets IS 'How many allocations of a job set, of those in one queue, stand where; those that are over, too.';
+COMMENT ON COLUMN job_sets.waiting IS 'Queued or nominated.';
+COMMENT ON COLUMN job_sets.failed IS 'Over for any cause but `finished` and `cancelled`.';
+COMMENT ON COLUMN job_sets.denied IS 'By quota.';
+
+CREATE TABLE tenant_tallies (
+    tenant text NOT NULL,
+    requested bigint NOT NULL,
+    waiting bigint NOT NULL,
+    placed bigint NOT NULL,
+    running bigint NOT NULL,
+    stopping bigint NOT NULL,
+    cpu_milli bigint NOT NULL,
+    memory_bytes bigint NOT NULL,
+    gpu_milli bigint NOT NULL,
+    CONSTRAINT tenant_tallies_pkey PRIMARY KEY (tenant)
+) WITH (fillfactor = 70);
+COMMENT ON TABLE tenant_tallies IS 'How many allocations of a tenant stand where, and what it holds on nodes.';
+COMMENT ON COLUMN tenant_tallies.waiting IS 'Queued or nominated.';
 
 CREATE TABLE reservations (
     reservation text NOT NULL,
@@ -425,37 +489,6 @@ COMMENT ON COLUMN explanations.fact IS 'The fact, as the ledger has it: the mess
 CREATE INDEX explanations_of_allocation ON explanations (allocation_id, lsn DESC, event_index DESC) WHERE allocation_id IS NOT NULL;
 CREATE INDEX explanations_of_pending_group ON explanations (pending_group, lsn DESC, event_index DESC) WHERE kind = 'pending_group_explained';
 CREATE INDEX explanations_of_queue ON explanations (queue, lsn DESC, event_index DESC) WHERE kind = 'pending_group_explained';
-
-CREATE TABLE job_sets (
-    tenant text NOT NULL,
-    job_set text NOT NULL,
-    queue text NOT NULL,
-    requested bigint NOT NULL,
-    waiting bigint NOT NULL,
-    placed bigint NOT NULL,
-    running bigint NOT NULL,
-    stopping bigint NOT NULL,
-    finished bigint NOT NULL,
-    failed bigint NOT NULL,
-    cancelled bigint NOT NULL,
-    denied bigint NOT NULL,
-    first_requested_at timestamptz NOT NULL,
-    last_change_at timestamptz NOT NULL,
-    CONSTRAINT job_sets_pkey PRIMARY KEY (tenant, job_set, queue)
-);
-
-CREATE TABLE tenant_tallies (
-    tenant text NOT NULL,
-    requested bigint NOT NULL,
-    waiting bigint NOT NULL,
-    placed bigint NOT NULL,
-    running bigint NOT NULL,
-    stopping bigint NOT NULL,
-    cpu_milli bigint NOT NULL,
-    memory_bytes bigint NOT NULL,
-    gpu_milli bigint NOT NULL,
-    CONSTRAINT tenant_tallies_pkey PRIMARY KEY (tenant)
-);
 
 CREATE TABLE named_resources (
     tenant text NOT NULL,
