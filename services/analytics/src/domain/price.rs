@@ -158,12 +158,21 @@ impl Known {
 /// what runs, are added up first.
 pub struct Charges<'k> {
     known: &'k Known,
-    open: BTreeMap<LineKey, (i128, i64)>,
+    /// A line has one list price, too.
+    open: BTreeMap<(LineKey, u64), (i128, i64)>,
 }
 
 impl Charges<'_> {
     fn price(&self, whose: &Whose, resource: &ResourceKey, since: Millis) -> Option<u64> {
         self.known.prices.rates.at(&whose.used(resource), since)
+    }
+
+    /// By the rates that name neither a tenant nor a priority class; 0: there are none.
+    fn list_price(&self, whose: &Whose, resource: &ResourceKey, since: Millis) -> u64 {
+        let mut used = whose.used(resource);
+        used.scope.tenant = None;
+        used.scope.priority_class = None;
+        self.known.prices.rates.at(&used, since).unwrap_or(0)
     }
 
     /// No other row has the same key.
@@ -179,7 +188,7 @@ impl Charges<'_> {
         if key.hour.begin() < self.known.accrued_to && !calendar.is_cut(key.hour) {
             return charge(key, row.quantity, row.ms);
         }
-        self.add(key, row.quantity, row.ms);
+        self.add(key, row.since, row.quantity, row.ms);
         None
     }
 
@@ -196,13 +205,15 @@ impl Charges<'_> {
                     hour: slice.hour,
                     period: slice.period,
                 };
-                self.add(key, amount.saturating_mul(slice.ms.into()), slice.ms);
+                let quantity = amount.saturating_mul(slice.ms.into());
+                self.add(key, slice.since, quantity, slice.ms);
             }
         }
     }
 
-    fn add(&mut self, key: LineKey, quantity: i128, ms: i64) {
-        let (all, all_ms) = self.open.entry(key).or_default();
+    fn add(&mut self, key: LineKey, since: Millis, quantity: i128, ms: i64) {
+        let list = self.list_price(&key.whose, &key.resource, since);
+        let (all, all_ms) = self.open.entry((key, list)).or_default();
         *all = all.saturating_add(quantity);
         *all_ms = all_ms.saturating_add(ms);
     }
@@ -210,7 +221,7 @@ impl Charges<'_> {
     /// The lines that were not given yet.
     pub fn finish(self) -> impl Iterator<Item = Charge> {
         let open = self.open.into_iter();
-        open.filter_map(|(key, (quantity, ms))| charge(key, quantity, ms))
+        open.filter_map(|((key, _), (quantity, ms))| charge(key, quantity, ms))
     }
 }
 
