@@ -132,7 +132,11 @@ fn words(item: &FeedItem) -> String {
         FeedKind::Started { at } => format!("started @{}", at.0),
         FeedKind::Stopping { time_limit } => format!(
             "stopping{}",
-            if *time_limit { " at its time limit" } else { "" }
+            if *time_limit {
+                " at its time limit"
+            } else {
+                ""
+            }
         ),
         FeedKind::Ended { started, at, .. } => {
             format!("ended {}..{}", started.map_or(0, |at| at.0), at.0)

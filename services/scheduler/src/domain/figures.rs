@@ -122,7 +122,11 @@ impl Scheduler {
             let binding = live.binding();
             let counted = match binding {
                 None => &mut pending,
-                Some(binding) if matches!(binding.stop, Some(Stop::Cancelled)) => &mut stopping,
+                Some(binding)
+                    if matches!(binding.stop, Some(Stop::Cancelled | Stop::TimeLimit)) =>
+                {
+                    &mut stopping
+                }
                 Some(binding) if binding.preempted() => &mut stopping,
                 Some(binding) if binding.started.is_some() => &mut running,
                 Some(_) => &mut placed,

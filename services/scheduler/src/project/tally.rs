@@ -160,7 +160,7 @@ mod tests {
             },
             3 => held(false, None),
             4 => held(true, None),
-            5 => held(true, Some(crate::project::Stop::Cancelled)),
+            5 => held(true, Some(crate::project::Stop::ForGood)),
             6 => ended(EndCause::Finished),
             _ => ended(EndCause::NodeLost),
         }
@@ -170,7 +170,7 @@ mod tests {
         let token = |text: String| Token::new(&text).unwrap();
         let job_set = token(format!("j{}", no % 3));
         let mut spec = AllocationSpec::plain(job_set, 100 * no, no);
-        spec.queue = (no % 2 == 0).then(|| token("q".to_owned()));
+        spec.queue = no.is_multiple_of(2).then(|| token("q".to_owned()));
         AllocationRow {
             allocation: AllocationNo(no),
             tenant: token(format!("t{}", no % 2)),

@@ -354,7 +354,7 @@ fn counted(projection: &WarmProjection) -> BTreeMap<CountKey, Count> {
                 reason: None,
             },
             AllocationState::Held {
-                stop: None | Some(Stop::Cancelled),
+                stop: None | Some(Stop::ForGood),
                 ..
             } => Counted::Held,
             _ => continue,

@@ -4,7 +4,6 @@ use super::*;
 use scheduler::project::{
     Count, CountKey, CountRow, Counted, ReservationRow, ReservationState, SettingRow,
 };
-use sqlx::types::Json;
 use store::{Held, QueueState, Waits};
 use vocab::{
     AdvanceReservation, Operator, PlacementPolicy, PriorityClass, QueueOrder, QueueSettings,

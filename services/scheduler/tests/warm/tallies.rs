@@ -115,7 +115,7 @@ async fn job_sets_are_counted_as_their_allocations_stand() {
                 at: Millis(9),
             },
         ),
-        of(8, "a", "j", "q", on_node(None, Some(Stop::Cancelled))),
+        of(8, "a", "j", "q", on_node(None, Some(Stop::ForGood))),
     ];
     apply(&pool, rows).await.unwrap();
     let own = "a/j@q: 1 waiting 1 running 1 stopping 1 cancelled 1 denied; a/j@r: 1 failed; a/k@q: 1 finished";
@@ -213,7 +213,7 @@ async fn tenants_are_listed_with_what_they_have() {
     apply(
         &pool,
         vec![
-            of(2, "a", "j", "q", on_node(None, Some(Stop::Cancelled))),
+            of(2, "a", "j", "q", on_node(None, Some(Stop::ForGood))),
             of(3, "a", "k", "q", over(EndCause::Failed)),
         ],
     )
