@@ -6,9 +6,9 @@ use super::{
 };
 
 impl Allocation {
-    /// When it expires; none if it has no such bound, or was placed.
+    /// When it expires; none if it has no such bound, was placed, or is over by the word of quota.
     pub fn expiry(&self) -> Option<i64> {
-        let waits = self.demand.ttl_ms > 0 && !self.was_placed;
+        let waits = self.demand.ttl_ms > 0 && !self.was_placed && self.denied.is_none();
         waits.then(|| {
             self.requested_ms
                 .saturating_add_unsigned(self.demand.ttl_ms)
