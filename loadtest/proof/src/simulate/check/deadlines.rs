@@ -6,9 +6,9 @@ use super::{
 };
 
 impl Allocation {
-    /// When it expires; none if it has no such bound, was placed, or is over by the word of quota.
+    /// When it expires; none if it has no such bound, or was placed.
     pub fn expiry(&self) -> Option<i64> {
-        let waits = self.demand.ttl_ms > 0 && !self.was_placed && self.denied.is_none();
+        let waits = self.demand.ttl_ms > 0 && !self.was_placed;
         waits.then(|| {
             self.requested_ms
                 .saturating_add_unsigned(self.demand.ttl_ms)
@@ -28,6 +28,8 @@ impl Checker {
         for (no, a) in self.allocations.open() {
             let due = match &a.hold {
                 Some(hold) => a.limit(hold).filter(|_| hold.stop.is_none()),
+                // What quota has denied waits for nothing.
+                None if a.denied.is_some() => None,
                 None => a.expiry().filter(|_| frame.saw(a.requested_lsn)),
             };
             let kept = due.is_none_or(|due| due > frame.now);
