@@ -29,7 +29,7 @@ impl Checker {
             let due = match &a.hold {
                 Some(hold) => a.limit(hold).filter(|_| hold.stop.is_none()),
                 // What quota has denied waits for nothing.
-                None if a.denied.is_some() => None,
+                None if a.denied(frame) => None,
                 None => a.expiry().filter(|_| frame.saw(a.requested_lsn)),
             };
             let kept = due.is_none_or(|due| due > frame.now);
