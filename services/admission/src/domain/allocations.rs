@@ -133,10 +133,10 @@ impl Allocations {
         }
     }
 
-    /// Up to version 8 a live one was said to take more room.
-    pub fn live_takes_less(&mut self, room: &mut Room) {
+    /// A live one was said to take `before` in the version of the state that this one is upgraded from.
+    pub fn live_took(&mut self, before: u64, room: &mut Room) {
         for owned in self.known.values_mut().filter(|owned| !owned.ended) {
-            let bytes = u64::from(owned.bytes).saturating_sub(room::LIVE_BEFORE - room::LIVE);
+            let bytes = (u64::from(owned.bytes) + room::LIVE).saturating_sub(before);
             owned.occupy(bytes, room);
         }
     }

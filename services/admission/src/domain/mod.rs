@@ -99,9 +99,11 @@ impl Decider for Admission {
         };
         let whole = [state, rest].concat();
         let mut state: Self = ledger::decode_state(&whole)?;
-        if version == 8 {
-            state.allocations.live_takes_less(&mut state.room);
-        }
+        let before = match version {
+            8 => room::LIVE_UP_TO_8,
+            _ => room::LIVE_UP_TO_10,
+        };
+        state.allocations.live_took(before, &mut state.room);
         Some(state)
     }
 

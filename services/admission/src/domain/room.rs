@@ -13,9 +13,11 @@ use vocab::{
 /// An operation that is remembered.
 const OPERATION: u64 = 470;
 /// An allocation that has not ended.
-pub(super) const LIVE: u64 = 2600;
+pub(super) const LIVE: u64 = 2800;
 /// The same up to version 8 of the state.
-pub(super) const LIVE_BEFORE: u64 = 4100;
+pub(super) const LIVE_UP_TO_8: u64 = 4100;
+/// The same in versions 9 and 10.
+pub(super) const LIVE_UP_TO_10: u64 = 2600;
 /// One that has, within its window.
 const ENDED: u64 = 250;
 /// Entries of names, of dependencies and of a gang that one with such has.
