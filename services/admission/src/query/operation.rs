@@ -163,11 +163,7 @@ mod tests {
         check(Some("placed"), Decided, "-000000000007");
         check(Some("priority_set"), Decided, "allocations: 9");
         check(Some("revoked"), Decided, "fencing_token: 2");
-        check(
-            Some("refused"),
-            Decided,
-            "quota exceeded: gpu (limit 1, actual 2)",
-        );
+        check(Some("refused"), Decided, "quota exceeded: gpu");
         check(Some("what a later version knows"), Open, "");
     }
 }
