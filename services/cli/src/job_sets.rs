@@ -155,7 +155,7 @@ mod tests {
         let texts: Vec<&str> = sheet.rows[0].iter().map(|it| it.text.as_str()).collect();
         assert_eq!(texts.len(), sheet.columns.len());
         assert_eq!(texts[..5], ["j", "t", "q", "0", "3"]);
-        assert_eq!(texts[12], "1m");
+        assert_eq!(texts[12], "1m0s");
         // Programs have the same by either way.
         let (records, json) = (sheet.records(), json(&one));
         for field in ["tenant", "waiting", "failed", "last_change_ms"] {

@@ -63,7 +63,7 @@ fn value(encoder: &mut MetricEncoder<'_>, value: &Value) -> fmt::Result {
         Value::Milli(milli) => encoder.encode_gauge(&of_milli(*milli)),
         Value::Times(times) => {
             let bounds = Times::BOUNDS_MS.iter().map(|ms| of_milli(*ms));
-            let bounds = bounds.chain([f64::MAX]);
+            let bounds = bounds.chain([f64::INFINITY]);
             let buckets: Vec<(f64, u64)> = bounds.zip(times.counts().iter().copied()).collect();
             let (sum, count) = (of_milli(times.sum_ms()), times.count());
             encoder.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)

@@ -202,12 +202,12 @@ mod tests {
         assert_eq!(names, [("a", 0), ("b", 2000)]);
         let faults = read("f", "{\"cpu\": 1}\n{\"cpu\": \"x\"}\n{\"cpu\"\n").unwrap_err();
         assert_eq!(faults.len(), 1, "no lines of JSON: {faults:?}");
-        let faults = read("f", "{\"cpu\": 1}\n{\"cpu\": \"x\"}\n{\"pcu\": 1}\n").unwrap_err();
+        let faults = read("f", "{\"cpu\": 1}\n{\"cpu\": \"x\"}\n{\"cpus\": 1}\n").unwrap_err();
         assert!(
             faults[0].starts_with("f:2: document 2: cpu: x"),
             "{faults:?}"
         );
-        let meant = "f:3: document 3: pcu: there is no such field; did you mean cpu?";
+        let meant = "f:3: document 3: cpus: there is no such field; did you mean cpu?";
         assert_eq!(faults[1], meant);
     }
 
@@ -235,13 +235,12 @@ mod tests {
         );
         check(
             "cpu: 1\nbest_effort: true",
-            "f:2: document 1: best_effort: it does not go with cpu",
+            "f:1: document 1: cpu: it does not go with best_effort",
         );
         check("gang: g", "f:1: document 1: gang_size: it is missing");
         // How it is sent is nothing of a document.
-        check(
-            "deadline: 1h",
-            "f:1: document 1: deadline: there is no such field; did you mean after?",
-        );
+        let faults = read("f", "deadline: 1h").unwrap_err();
+        let unknown = "f:1: document 1: deadline: there is no such field";
+        assert!(faults[0].starts_with(unknown), "{faults:?}");
     }
 }
