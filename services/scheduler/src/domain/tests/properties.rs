@@ -179,6 +179,8 @@ struct Model {
     /// When those that were never placed expire, and when runs reach their limits.
     expire: BTreeMap<u64, Millis>,
     limits: BTreeMap<u64, Millis>,
+    /// Runs that have to go already: no limit counts for them.
+    leaving: BTreeSet<u64>,
     /// Told to stop because they had.
     timed_out: BTreeSet<u64>,
     /// Nodes that somebody has come to since the last check.
@@ -246,7 +248,7 @@ impl Model {
             }
             Event::AllocationStarted(AllocationStarted { allocation, at }) => {
                 let limit_ms = self.open[&allocation.0].bounds.time_limit_ms;
-                if limit_ms > 0 {
+                if limit_ms > 0 && !self.leaving.contains(&allocation.0) {
                     self.limits.insert(allocation.0, at.plus(limit_ms as i64));
                 }
             }
@@ -255,17 +257,24 @@ impl Model {
                 time_limit,
             }) => {
                 let limit = self.limits.remove(&allocation.0);
+                self.leaving.insert(allocation.0);
                 assert!(!time_limit || limit.is_some_and(|limit| limit <= now));
                 self.timed_out.extend(time_limit.then_some(allocation.0));
             }
+            Event::AllocationPreempted(fact) => {
+                self.limits.remove(&fact.allocation.0);
+                self.leaving.insert(fact.allocation.0);
+            }
             Event::AllocationRequeued(AllocationRequeued { allocation, .. }) => {
                 self.limits.remove(&allocation.0);
+                self.leaving.remove(&allocation.0);
                 assert!(!self.timed_out.contains(&allocation.0));
             }
             Event::AllocationEnded(AllocationEnded {
                 allocation, cause, ..
             }) => {
                 self.limits.remove(&allocation.0);
+                self.leaving.remove(&allocation.0);
                 let expired = self.expire.remove(&allocation.0);
                 let expired = expired.is_some_and(|expiry| expiry <= now);
                 let timed_out = self.timed_out.remove(&allocation.0);
@@ -504,8 +513,9 @@ impl Run {
         for event in &events {
             self.model.saw(event, self.world.now);
         }
-        let mut due = self.model.expire.values().chain(self.model.limits.values());
-        assert!(due.all(|due| *due > self.world.now));
+        let mut due = self.model.expire.iter().chain(&self.model.limits);
+        let late = due.find(|(_, due)| **due <= self.world.now);
+        assert_eq!(late, None, "at {:?}: {events:?}", self.world.now);
         self.model.check();
         self.whole();
         self.no_one_goes_for_a_lower_one(&events);
