@@ -79,15 +79,12 @@ impl<'a> Tallies<'a> {
     pub fn of(written: &[&'a Written]) -> Self {
         let mut tallies = Self::default();
         for one in written {
-            let standing = Standing::of(&one.row.state);
-            if one.before != Some(standing) {
-                tallies.moves(&one.row, one.before, standing);
-            }
+            tallies.changes(&one.row, one.before, Standing::of(&one.row.state));
         }
         tallies
     }
 
-    fn moves(&mut self, row: &'a AllocationRow, before: Option<Standing>, now: Standing) {
+    fn changes(&mut self, row: &'a AllocationRow, before: Option<Standing>, now: Standing) {
         let spec = row.spec.common();
         let key = (&row.tenant, &spec.job_set, row.queue());
         let job_set = self.job_sets.entry(key).or_insert(JobSetTally {
@@ -96,7 +93,11 @@ impl<'a> Tallies<'a> {
             last_change: row.since,
         });
         job_set.first_requested = job_set.first_requested.min(row.requested_at);
+        // Also where it stands as the batch before left it: how the ledger was cut into batches must not show.
         job_set.last_change = job_set.last_change.max(row.since);
+        if before == Some(now) {
+            return;
+        }
         let tenant = self.tenants.entry(&row.tenant).or_default();
         for counts in [&mut job_set.counts, &mut tenant.counts] {
             if let Some(before) = before {
@@ -239,14 +240,57 @@ mod tests {
         }
     }
 
+    /// What the tables come to: each batch is a list of (number, state), of which a number's last one is written.
+    fn tables(batches: &[Vec<(u64, u8)>]) -> BTreeMap<[String; 3], (Counts, Millis, Millis)> {
+        let mut last: BTreeMap<u64, Standing> = BTreeMap::new();
+        let mut job_sets: BTreeMap<[String; 3], (Counts, Millis, Millis)> = BTreeMap::new();
+        let mut now = 0;
+        for batch in batches {
+            let mut rows = BTreeMap::new();
+            for &(no, to) in batch {
+                now += 1;
+                let mut row = row(no, state(to));
+                row.since = Millis(now);
+                rows.insert(no, row);
+            }
+            let written = rows.into_values().map(|row| Written {
+                before: last.insert(row.allocation.0, Standing::of(&row.state)),
+                row,
+                told: Default::default(),
+            });
+            let written: Vec<Written> = written.collect();
+            let written: Vec<&Written> = written.iter().collect();
+            for ((tenant, job_set, queue), tally) in Tallies::of(&written).job_sets {
+                let key = [tenant, job_set, queue].map(Token::to_string);
+                let new = (Counts::default(), tally.first_requested, tally.last_change);
+                let (counts, first, last) = job_sets.entry(key).or_insert(new);
+                counts.iter_mut().zip(tally.counts).for_each(|(sum, count)| *sum += count);
+                *first = tally.first_requested.min(*first);
+                *last = tally.last_change.max(*last);
+            }
+        }
+        job_sets
+    }
+
+    proptest! {
+        #[test]
+        fn how_the_ledger_is_cut_into_batches_does_not_show(
+            batches in prop::collection::vec(prop::collection::vec((1u64..6, 0u8..6), 1..5), 1..8),
+        ) {
+            prop_assert_eq!(tables(&batches), tables(&[batches.concat()]));
+        }
+    }
+
     #[test]
-    fn a_move_within_a_standing_changes_nothing() {
+    fn a_move_within_a_standing_is_a_change_of_its_job_set() {
         let one = Written {
             row: row(1, state(2)),
             before: Some(Standing::Waiting),
             told: Default::default(),
         };
         let tallies = Tallies::of(&[&one]);
-        assert!(tallies.job_sets.is_empty() && tallies.tenants.is_empty());
+        let job_set = tallies.job_sets.values().next().map(|it| (it.counts, it.last_change));
+        assert_eq!(job_set, Some((Counts::default(), Millis(101))));
+        assert!(tallies.tenants.is_empty());
     }
 }
