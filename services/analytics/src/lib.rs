@@ -103,10 +103,11 @@ impl Service for AnalyticsService {
         let component = ctx.health.component("clickhouse_disk");
         let disk = Disk::new(store.clone(), component, &ctx.metrics);
         let mark = Mark::default();
-        // An answer reads few rows, and others are made at the same time.
+        // Connections are served by the thread that opens them. An answer reads few rows, and others are made at the same time.
+        let (server, _) = ctx.clickhouse()?;
         let server = server.with_setting("max_threads", "1");
         let answers = Store::new(server, &config.database, ctx.cell_no());
-        let desk = Desk::new(answers, &ctx);
+        let desk = Desk::new(answers, mark.clone(), &ctx);
         let queries = Queries::new(ctx.subjects())
             .on(query::UsageQueries(desk.clone()), &mark)
             .on(query::BillQueries(desk), &mark);

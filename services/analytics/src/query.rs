@@ -2,16 +2,17 @@
 
 use crate::{
     Settings,
-    store::{Dimension, Store, UseLine, Wanted, When},
+    domain::Known,
+    store::{Dimension, Store, StoreError, UseLine, Wanted, When},
 };
 use chassis::{
-    Clock, Context,
-    query::{Asked, Trouble, Verb, page_limit},
+    Clock, Context, Stopwatch,
+    query::{Asked, Mark, Trouble, Verb, page_limit},
 };
 use schemas::v1::{BillLine, BillQuery, BillReply, UsageBy, UsageLine, UsagePage, UsageQuery};
-use std::sync::Arc;
-use tokio::sync::Semaphore;
-use vocab::{AllocationId, Lsn, Millis, Month, ResourceKey, Rule, Token};
+use std::{sync::Arc, time::Duration};
+use tokio::sync::{Mutex, Semaphore};
+use vocab::{AllocationId, HOUR_MS, Lsn, Millis, Month, ResourceKey, Rule, Token};
 
 /// Lines of a page, at the most, and where nothing is said of it.
 const PAGE_MAX: u32 = 1000;
@@ -26,23 +27,70 @@ pub struct BillQueries(pub Desk);
 /// The server lets a user have 32 statements at once, and the projection needs some of them.
 const ANSWERS_AT_ONCE: usize = 8;
 
+/// How old a look at prices and time may be.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// So much may the clocks of two machines differ.
+const CLOCKS_DIFFER_MS: i64 = 10_000;
+
 /// What both need.
 #[derive(Clone)]
 pub struct Desk {
     store: Store,
+    mark: Mark,
     clock: Clock,
     currency: String,
     turns: Arc<Semaphore>,
+    /// One looks, for all who ask meanwhile.
+    looked: Arc<Mutex<Option<Arc<Looked>>>>,
+}
+
+/// What a look at prices and time has found.
+struct Looked {
+    /// The tables were there, or further.
+    applied: Lsn,
+    since: Stopwatch,
+    known: Known,
+}
+
+impl Looked {
+    /// Whether it does for who wants to see `wanted`. The rows are read later. They may be of more use and of fewer runs, and
+    /// no harm is done; but a run must not be both in its hours and beside them, so that no hour may have ended since.
+    fn does(&self, wanted: Lsn, now: Millis) -> bool {
+        let hour_ends = self.known.accrued_to.0.saturating_add(HOUR_MS);
+        wanted <= self.applied
+            && self.since.elapsed() < LOOK_EVERY
+            && now.0.saturating_add(CLOCKS_DIFFER_MS) < hour_ends
+    }
 }
 
 impl Desk {
-    pub fn new(store: Store, ctx: &Context<Settings>) -> Self {
+    pub fn new(store: Store, mark: Mark, ctx: &Context<Settings>) -> Self {
         Self {
             store,
+            mark,
             clock: ctx.clock.clone(),
             currency: ctx.settings.currency.as_str().to_owned(),
             turns: Arc::new(Semaphore::new(ANSWERS_AT_ONCE)),
+            looked: Arc::default(),
         }
+    }
+
+    /// Prices and time for who wants to see at least `wanted`.
+    async fn look(&self, wanted: Lsn) -> Result<Arc<Looked>, StoreError> {
+        let mut last = self.looked.lock().await;
+        let now = Millis(self.clock.now_ms());
+        if let Some(looked) = last.as_ref().filter(|it| it.does(wanted, now)) {
+            return Ok(looked.clone());
+        }
+        let (applied, since) = (self.mark.applied(), Stopwatch::start());
+        let known = self.store.known().await?;
+        let looked = Arc::new(Looked {
+            applied,
+            since,
+            known,
+        });
+        *last = Some(looked.clone());
+        Ok(looked)
     }
 
     fn this_month(&self) -> Month {
@@ -61,12 +109,13 @@ impl Verb for UsageQueries {
 
     async fn answer(&self, asked: Asked<UsageQuery>) -> Result<UsagePage, Trouble> {
         let Self(desk) = self;
-        let skip = asked.query.skip;
+        let (skip, position) = (asked.query.skip, Self::position(&asked.query));
         let wanted = wanted(asked.query, desk.this_month())?;
         let _turn = desk.turns.acquire().await?;
-        let known = desk.store.known().await?;
+        let looked = desk.look(position).await?;
+        let known = &looked.known;
         let mut lines = (desk.store)
-            .usage(&known, Some(&asked.tenant), &wanted)
+            .usage(known, Some(&asked.tenant), &wanted)
             .await?;
         let more = lines.len() > wanted.limit as usize;
         lines.truncate(wanted.limit as usize);
@@ -78,7 +127,7 @@ impl Verb for UsageQueries {
             } else {
                 0
             },
-            lsn: asked.applied.0,
+            lsn: looked.applied.0,
             through_ms: known.through.0,
             currency: desk.currency.clone(),
         })
@@ -196,10 +245,9 @@ impl Verb for BillQueries {
                 .ok_or_else(|| Trouble::refused(Rule::SettingInvalid, "month"))?,
         };
         let _turn = desk.turns.acquire().await?;
-        let known = desk.store.known().await?;
-        let lines = (desk.store)
-            .bill(&known, Some(&asked.tenant), month)
-            .await?;
+        let looked = desk.look(Self::position(&asked.query)).await?;
+        let known = &looked.known;
+        let lines = (desk.store).bill(known, Some(&asked.tenant), month).await?;
         let total = lines.iter().map(|line| line.amount_micro).sum();
         Ok(BillReply {
             lines: lines
@@ -220,7 +268,38 @@ impl Verb for BillQueries {
             total_micro: micro(total),
             currency: desk.currency.clone(),
             through_ms: known.through.0,
-            lsn: asked.applied.0,
+            lsn: looked.applied.0,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_does_until_an_hour_may_have_ended_or_more_is_to_be_seen() {
+        let accrued_to = Millis(7 * HOUR_MS);
+        let looked = Looked {
+            applied: Lsn(40),
+            since: Stopwatch::start(),
+            known: Known {
+                accrued_to,
+                ..Known::default()
+            },
+        };
+        let check = |wanted, minutes: i64, expected| {
+            let now = Millis(accrued_to.0 + minutes * 60_000);
+            assert_eq!(
+                looked.does(Lsn(wanted), now),
+                expected,
+                "{wanted} {minutes}"
+            );
+        };
+        check(0, 1, true);
+        check(40, 59, true);
+        check(41, 1, false);
+        check(40, 60, false);
+        check(40, 90, false);
     }
 }

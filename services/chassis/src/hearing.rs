@@ -16,7 +16,7 @@ use tracing::Instrument;
 
 use crate::error::BootError;
 use crate::service::Context;
-use line::Line;
+pub(crate) use line::Line;
 use talk::Talk;
 
 /// Answers that wait for the connection. Who has more waits with them.
@@ -100,20 +100,30 @@ impl<T> Context<T> {
         name: &'static str,
         wanted: Vec<Wanted>,
     ) -> Result<Hearing, BootError> {
-        let line = Line {
+        let hearing = self.line(name, wanted).open().await;
+        hearing.ok_or_else(|| self.stopped())
+    }
+
+    /// The same, to be opened by the thread that hears.
+    pub(crate) fn line(&self, name: &'static str, wanted: Vec<Wanted>) -> Line {
+        Line {
             service: self.service,
             config: self.servers.nats.clone(),
             wanted,
             events: self.nats_events.beside(name),
             health: self.health.component(name),
             shutdown: self.shutdown.clone(),
-        };
-        let Some(talk) = line.connect().await else {
-            return Err(self.stopped());
-        };
+        }
+    }
+}
+
+impl Line {
+    /// None when the service is to stop.
+    pub async fn open(self) -> Option<Hearing> {
+        let talk = self.connect().await?;
         let (sender, heard) = mpsc::channel(1);
-        let task = tokio::spawn(line.hear(talk, sender).in_current_span());
-        Ok(Hearing {
+        let task = tokio::spawn(self.hear(talk, sender).in_current_span());
+        Some(Hearing {
             heard,
             _task: AbortOnDropHandle::new(task),
         })

@@ -13,8 +13,8 @@ pub use mark::Mark;
 
 use crate::{
     clock::{Stamp, Stopwatch},
-    error::{BootError, Failure},
-    hearing::{Heard, Hearing, Wanted},
+    error::Failure,
+    hearing::{Heard, Line, Wanted},
     metrics::{Metric, Metrics},
     service::Context,
 };
@@ -34,7 +34,7 @@ use schemas::{
     subjects::{self, OPERATOR, Subjects},
     v1,
 };
-use std::{future::Future, time::Duration};
+use std::{convert::Infallible, future::Future, time::Duration};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
 use vocab::{Lsn, Refusal, Rule, Token};
@@ -270,28 +270,35 @@ impl Queries {
         self
     }
 
-    /// Answers until shutdown.
+    /// Answers until shutdown, on a thread of its own: no answer waits behind decisions, and no decision behind answers.
     pub async fn serve<T>(self, ctx: &Context<T>) -> Result<(), Failure> {
         let instance = self.instance(ctx);
-        let mut queries = self.hear(ctx, &instance).await?;
-        let asking = Asking::default();
-        let answering = Semaphore::new(ANSWERING_MAX);
+        let line = ctx.line("hearing", self.wanted(&instance));
         let counts = Counts {
             took: took(&ctx.metrics),
             instance,
         };
-        let mut under_way = FuturesUnordered::new();
-        loop {
-            tokio::select! {
-                Some(query) = queries.next(), if under_way.len() < UNDER_WAY_MAX => {
-                    under_way.push(self.answer(query, &asking, &answering, &counts));
+        ctx.aside(GROUP, self.answer_all(line, counts)).await
+    }
+
+    async fn answer_all(self, line: Line, counts: Counts) -> Result<Infallible, Failure> {
+        if let Some(mut queries) = line.open().await {
+            let asking = Asking::default();
+            let answering = Semaphore::new(ANSWERING_MAX);
+            let mut under_way = FuturesUnordered::new();
+            loop {
+                tokio::select! {
+                    Some(query) = queries.next(), if under_way.len() < UNDER_WAY_MAX => {
+                        under_way.push(self.answer(query, &asking, &answering, &counts));
+                    }
+                    Some(()) = under_way.next() => {}
+                    // The connection is not kept any more.
+                    else => break,
                 }
-                Some(()) = under_way.next() => {}
-                () = ctx.shutdown.requested() => return Ok(()),
-                // The connection is not kept any more.
-                else => return Ok(()),
             }
         }
+        // The service is to stop, which ends this.
+        std::future::pending().await
     }
 
     /// The group in which the processes of the service share the queries.
@@ -313,7 +320,7 @@ impl Queries {
 
     /// No query may come by two subscriptions: the server counts each delivery as one of the answers that a service is
     /// allowed, and then refuses the only one.
-    async fn hear<T>(&self, ctx: &Context<T>, instance: &Instance) -> Result<Hearing, BootError> {
+    fn wanted(&self, instance: &Instance) -> Vec<Wanted> {
         let names = match self.unknown {
             true => vec!["*"],
             false => self.verbs.iter().map(|(name, _)| *name).collect(),
@@ -321,7 +328,7 @@ impl Queries {
         let subject = |name| Wanted::shared(self.subjects.query("*", name), self.group());
         let mut wanted: Vec<_> = names.into_iter().map(subject).collect();
         wanted.extend(instance.wanted());
-        ctx.hear("hearing", wanted).await
+        wanted
     }
 
     async fn answer(&self, heard: Heard, asking: &Asking, answering: &Semaphore, counts: &Counts) {

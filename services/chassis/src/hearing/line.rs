@@ -9,13 +9,14 @@ use crate::connect::NatsEvents;
 use crate::health::ComponentHandle;
 use crate::shutdown::Shutdown;
 
-pub(super) struct Line {
-    pub service: &'static str,
-    pub config: NatsConfig,
-    pub wanted: Vec<Wanted>,
-    pub events: NatsEvents,
-    pub health: ComponentHandle,
-    pub shutdown: Shutdown,
+/// A connection that is not opened yet.
+pub(crate) struct Line {
+    pub(super) service: &'static str,
+    pub(super) config: NatsConfig,
+    pub(super) wanted: Vec<Wanted>,
+    pub(super) events: NatsEvents,
+    pub(super) health: ComponentHandle,
+    pub(super) shutdown: Shutdown,
 }
 
 impl Line {
