@@ -196,7 +196,9 @@ pub async fn queue(pool: &PgPool, tenant: &Token, limit: u32) -> Result<Vec<Queu
                             CASE WHEN pending_group IS NOT NULL
                                  THEN row_number() OVER (PARTITION BY pending_group ORDER BY rank, turn, arrival)
                             END AS position_in_line
-                     FROM queue_order WHERE queue IN (SELECT queue FROM scheduling_queue WHERE tenant = $1)) AS q
+                     -- Not IN: the planner would read all that waits.
+                     FROM queue_order
+                     WHERE queue = ANY (ARRAY(SELECT DISTINCT queue FROM scheduling_queue WHERE tenant = $1))) AS q
                  WHERE tenant = $1 ORDER BY queue, position LIMIT $2) AS w
            LEFT JOIN LATERAL (SELECT reason FROM explanations AS e WHERE e.kind = 'pending_group_explained' AND e.pending_group = w.pending_group
                               ORDER BY lsn DESC, event_index DESC LIMIT 1) AS said ON true
