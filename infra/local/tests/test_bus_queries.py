@@ -236,9 +236,9 @@ def questions(world, own):
         "budget": ({}, lambda it: [(one.team, one.of) for one in it.budgets] == [(own.team, "money")]),
         "quota": ({"waiting": 200}, lambda it: it.HasField("treatment") and (own.team, "cpu", 64_000) in {
             (one.team, one.resource, one.limits.hard) for one in it.quotas}),
-        "bill": ({}, lambda it: {one.team for one in it.lines} == {own.team} and it.currency),
+        "bill": ({}, lambda it: {(one.tenant, one.team) for one in it.lines} == {(own.name, own.team)} and it.currency),
         "usage": ({"allocation_id": run}, lambda it: {one.resource for one in it.lines} >= {"cpu", "memory"}
-                  and all(int(one.quantity) > 0 for one in it.lines)),
+                  and all(one.tenant == own.name and int(one.quantity) > 0 for one in it.lines)),
         "logs": ({"allocation_id": run, "node": NODE}, lambda it: own.said.encode() in it.data and it.over),
         "job_sets": ({"name_prefix": own.mark}, lambda it: {(one.tenant, one.job_set) for one in it.job_sets} == {
             (own.name, own.job_set)} and [(one.waiting, one.finished) for one in it.job_sets if one.queue == own.queue] == [(1, 0)]
@@ -282,6 +282,9 @@ def tries(world, other):
         yield "quota", {"after": after, "waiting": 200}, None
     for verb in ("queue", "queues", "reservations", "budget", "bill"):
         yield verb, {}, None
+    for after in (f"{other.name} {other.team} cpu 0 1 0", f"{other.name}  a 0 0 0", "a  a 0 0 0"):
+        yield "bill", {"after": after}, None
+    yield "bill", {"after": other.name}, "SETTING_INVALID"
     for after in ("", f"{other.name} {other.job_set} {other.queue}", f"{other.name} {other.job_set} a", "a a a"):
         yield "job_sets", {"after": after}, None
     for field, value in (("queue", other.queue), ("name_prefix", other.mark)):
@@ -353,7 +356,7 @@ class Queries(unittest.IsolatedAsyncioTestCase):
                     self.assert_nothing_of(other, data, reply)
                     named |= {verb} if self.tells_of(own, data) else set()
             # So that one would see it where an answer tells of another tenant.
-            self.assertEqual(named, set(VERBS) - OF_OPERATORS - {"usage"})
+            self.assertEqual(named, set(VERBS) - OF_OPERATORS)
 
     async def test_guesses_tell_a_tenant_nothing_of_another(self):
         for asker, other in self.pairs():
@@ -367,7 +370,7 @@ class Queries(unittest.IsolatedAsyncioTestCase):
                         self.assertEqual(view.state, number(view, "state", "OPERATION_STATE_UNKNOWN"))
                         self.assertFalse(view.HasField("outcome"))
                     elif verb == "usage":
-                        # Its lines name nobody.
+                        # A line of another's would be said to be the asker's.
                         self.assertFalse(self.world.m.UsagePage.FromString(data).lines)
                     else:
                         self.assert_nothing_of(other, data, data)
@@ -398,6 +401,9 @@ class Queries(unittest.IsolatedAsyncioTestCase):
                 "tenant", "quota", "budget", "rate", "queue", "priority_class", "cordon", "reservation"},
             "job_sets": lambda it: {(own.name, own.job_set) for own in (a, b)} <= {
                 (one.tenant, one.job_set) for one in it.job_sets},
+            "usage": lambda it: {one.tenant for one in it.lines} == {a.name, b.name} and it.currency,
+            "bill": lambda it: {(own.name, own.team) for own in (a, b)} <= {(one.tenant, one.team) for one in it.lines}
+            and it.total_micro == sum(one.amount_micro for one in it.lines),
             "tenants": self.has_both_tenants,
             "nodes": lambda it: [one.node for one in it.nodes] == sorted(one.node for one in it.nodes) and it.lsn > 0,
             "node": lambda it: it.view.node == NODE and it.history and it.history[-1].change == "registered",

@@ -70,10 +70,10 @@ pub use pending::Pending;
 pub use query::{QueryError, explanation};
 pub use schemas::v1::{
     Acquire, AcquireBundle, AllocationState as AllocationStanding, AllocationView, AllocationsPage,
-    AllocationsQuery, Applied, BillLine, BillReply, BudgetView, Cancel, CancelJobSet, Cancelled,
-    ClosePeriod, Confirm, Confirmed, CreateResource, DependencyRequest, ExplainQuery, ExplainReply,
-    ExtendedRequest, FeedPage, GangRequest, GroupTerm, JobSetCancelled, JobSetView, JobSetsPage,
-    JobSetsQuery, LeaseGranted, LeaseState, LeaseView, LimitRequest, NodeAmounts,
+    AllocationsQuery, Applied, BillLine, BillQuery, BillReply, BudgetView, Cancel, CancelJobSet,
+    Cancelled, ClosePeriod, Confirm, Confirmed, CreateResource, DependencyRequest, ExplainQuery,
+    ExplainReply, ExtendedRequest, FeedPage, GangRequest, GroupTerm, JobSetCancelled, JobSetView,
+    JobSetsPage, JobSetsQuery, LeaseGranted, LeaseState, LeaseView, LimitRequest, NodeAmounts,
     NodeApprovalRequest, NodeCapacity, NodeChangeView, NodeConditionView, NodeQuery, NodeReply,
     NodeRunView, NodeStanding, NodeView, NodesPage, NodesQuery, NumaPolicy, OperationState,
     OperationView, Operator, Outcome, PlacementPolicy, PlacementRules, PreemptionView,

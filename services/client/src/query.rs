@@ -96,14 +96,14 @@ impl Client {
         self.ask("explain", query).await
     }
 
-    /// A page of what was used and what it costs. The next one has the `next` of this one as `skip`.
+    /// A page of what was used and what it costs; to an operator by whom. The next one has the `next` of this one as `skip`.
     pub async fn usage(&self, query: &UsageQuery) -> Result<UsagePage, QueryError> {
         self.ask("usage", query).await
     }
 
-    /// One's own bill of a month, as 202611; 0: of this month, up to now.
-    pub async fn bill(&self, month: u32, at_lsn: u64) -> Result<BillReply, QueryError> {
-        self.ask("bill", &BillQuery { month, at_lsn }).await
+    /// A page of one's own bill of a month; to an operator of everybody's.
+    pub async fn bill(&self, query: &BillQuery) -> Result<BillReply, QueryError> {
+        self.ask("bill", query).await
     }
 
     /// One's own budgets, those of the teams and namespaces, too.
