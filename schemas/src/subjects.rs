@@ -39,11 +39,11 @@ pub const QUERIES: [(&str, &[&str]); 5] = [
     ),
     ("quota", &["budget", "quota"]),
     ("analytics", &["bill", "usage"]),
-    ("node-heartbeat", &["logs"]),
+    ("node-heartbeat", &["approvals", "logs"]),
 ];
 
 /// Those of [`QUERIES`] that only operators may ask.
-pub const OPERATORS_QUERIES: [&str; 4] = ["node", "nodes", "settings", "tenants"];
+pub const OPERATORS_QUERIES: [&str; 5] = ["approvals", "node", "nodes", "settings", "tenants"];
 
 /// The service that answers the verb; none: there is no such verb.
 pub fn answers(verb: &str) -> Option<&'static str> {

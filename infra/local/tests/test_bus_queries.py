@@ -33,6 +33,8 @@ NODE = "this-machine"
 DAY_MS = 86_400_000
 # No model that any node has.
 NO_MODEL = "no-such-model"
+# It may join, and does not. The digest of its token is told to nobody.
+NO_NODE, DIGEST = "may-join", b"digest-of-a-token-of-32-bytes..."
 
 
 def verbs():
@@ -140,6 +142,9 @@ class World:
         for name, preempts in (("spare", False), ("urgent", True)):
             await operator.done(set_priority_class=m.SetPriorityClass(
                 priority_class=name, value=10 if preempts else 1, preemptible=not preempts, preempts=preempts))
+        await operator.done(set_node=m.SetNode(node=NO_NODE, approved=m.NodeApprovalRequest(
+            capacity=m.NodeCapacity(cpu_milli=4000, memory_bytes=2**33), token_digest=DIGEST,
+            token_until_ms=time.time_ns() // 1_000_000 + DAY_MS)))
         for tenant in (self.a, self.b):
             await self.furnish_tenant(tenant)
         await self.preempt()
@@ -248,6 +253,7 @@ def questions(world, own):
         "tenants": ({}, None),
         "nodes": ({}, None),
         "node": ({"node": NODE}, None),
+        "approvals": ({}, None),
     }
 
 
@@ -297,6 +303,8 @@ def tries(world, other):
     for fields in ({}, {"name_prefix": NODE}, {"after": "a"}):
         yield "nodes", fields, "UNKNOWN_VERB"
     yield "node", {"node": NODE, "limit": 1000}, "UNKNOWN_VERB"
+    for fields in ({}, {"name_prefix": NODE}, {"after": "a"}):
+        yield "approvals", fields, "UNKNOWN_VERB"
 
 
 class Queries(unittest.IsolatedAsyncioTestCase):
@@ -406,6 +414,9 @@ class Queries(unittest.IsolatedAsyncioTestCase):
             and it.total_micro == sum(one.amount_micro for one in it.lines),
             "tenants": self.has_both_tenants,
             "nodes": lambda it: [one.node for one in it.nodes] == sorted(one.node for one in it.nodes) and it.lsn > 0,
+            "approvals": lambda it: [(one.node, one.version, one.capacity.cpu_milli, one.capacity.gpus, one.key)
+                                     for one in it.approvals] == [(NO_NODE, 1, 4000, 0, "")]
+            and it.approvals[0].token_until_ms > it.approvals[0].approved_ms and DIGEST not in it.SerializeToString(),
             "node": lambda it: it.view.node == NODE and it.history and it.history[-1].change == "registered",
         }
         for verb in VERBS:

@@ -178,6 +178,11 @@ fn of_queries() -> Vec<Subject> {
             "job_sets",
             &["JobSetsQuery", "JobSetsPage"],
         ),
+        one(
+            "query_approvals",
+            "approvals",
+            &["ApprovalsQuery", "ApprovalsPage"],
+        ),
         one("query_node", "node", &["NodeQuery", "NodeReply"]),
         one("query_nodes", "nodes", &["NodesQuery", "NodesPage"]),
         one("query_tenants", "tenants", &["TenantsQuery", "TenantsPage"]),

@@ -7,14 +7,15 @@
 use crate::Client;
 use prost::Message;
 use schemas::v1::{
-    AllocationQuery, AllocationReply, AllocationView, AllocationsPage, AllocationsQuery, BillQuery,
-    BillReply, BudgetQuery, BudgetReply, BudgetView, ExplainQuery, ExplainReply, JobSetsPage,
-    JobSetsQuery, LeaseQuery, LeaseReply, LeaseView, LogsQuery, LogsReply, NodeQuery, NodeReply,
-    NodesPage, NodesQuery, OperationQuery, OperationReply, OperationView, PreemptionsPage,
-    PreemptionsQuery, QueryRefused, QueueQuery, QueueReply, QueueView, QueuesQuery, QueuesReply,
-    QuotaPage, QuotaQuery, Refusal, RefusalsPage, RefusalsQuery, ReservationView,
-    ReservationsQuery, ReservationsReply, ResourceQuery, ResourceReply, ResourceView, SettingsPage,
-    SettingsQuery, TenantsPage, TenantsQuery, UsagePage, UsageQuery,
+    AllocationQuery, AllocationReply, AllocationView, AllocationsPage, AllocationsQuery,
+    ApprovalsPage, ApprovalsQuery, BillQuery, BillReply, BudgetQuery, BudgetReply, BudgetView,
+    ExplainQuery, ExplainReply, JobSetsPage, JobSetsQuery, LeaseQuery, LeaseReply, LeaseView,
+    LogsQuery, LogsReply, NodeQuery, NodeReply, NodesPage, NodesQuery, OperationQuery,
+    OperationReply, OperationView, PreemptionsPage, PreemptionsQuery, QueryRefused, QueueQuery,
+    QueueReply, QueueView, QueuesQuery, QueuesReply, QuotaPage, QuotaQuery, Refusal, RefusalsPage,
+    RefusalsQuery, ReservationView, ReservationsQuery, ReservationsReply, ResourceQuery,
+    ResourceReply, ResourceView, SettingsPage, SettingsQuery, TenantsPage, TenantsQuery, UsagePage,
+    UsageQuery,
 };
 use vocab::Rule;
 
@@ -167,6 +168,11 @@ impl Client {
     /// A page of the nodes, with how full each is. Operators only.
     pub async fn nodes(&self, query: &NodesQuery) -> Result<NodesPage, QueryError> {
         self.ask("nodes", query).await
+    }
+
+    /// A page of who may be a node, and who is. Operators only.
+    pub async fn approvals(&self, query: &ApprovalsQuery) -> Result<ApprovalsPage, QueryError> {
+        self.ask("approvals", query).await
     }
 
     /// One node, what is on it, and what has become of it. Operators only.
