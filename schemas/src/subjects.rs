@@ -37,7 +37,7 @@ pub const QUERIES: [(&str, &[&str]); 5] = [
             "tenants",
         ],
     ),
-    ("quota", &["budget", "quota"]),
+    ("quota", &["budget", "quota", "quota_history"]),
     ("analytics", &["bill", "usage"]),
     ("node-heartbeat", &["approvals", "logs"]),
 ];

@@ -254,6 +254,9 @@ def questions(world, own):
         "nodes": ({}, None),
         "node": ({"node": NODE}, None),
         "approvals": ({}, None),
+        "quota_history": ({"team": own.team, "resource": "cpu"}, lambda it: {one.tenant for one in it.hours} == {own.name}
+                          and any(one.used_max and int(one.used_ms) <= one.used_max * one.covered_ms
+                                  and one.hard == 64_000 for one in it.hours)),
     }
 
 
@@ -305,6 +308,11 @@ def tries(world, other):
     yield "node", {"node": NODE, "limit": 1000}, "UNKNOWN_VERB"
     for fields in ({}, {"name_prefix": NODE}, {"after": "a"}):
         yield "approvals", fields, "UNKNOWN_VERB"
+    for after in ("", "a 0", f"{other.name} 0"):
+        for team in ("", other.team):
+            yield "quota_history", {"team": team, "resource": "cpu", "after": after}, None
+    yield "quota_history", {"team": other.team, "resource": "cpu", "after": other.name}, "SETTING_INVALID"
+    yield "quota_history", {"team": other.team}, "RESOURCE_UNKNOWN"
 
 
 class Queries(unittest.IsolatedAsyncioTestCase):
@@ -412,6 +420,8 @@ class Queries(unittest.IsolatedAsyncioTestCase):
             "usage": lambda it: {one.tenant for one in it.lines} == {a.name, b.name} and it.currency,
             "bill": lambda it: {(own.name, own.team) for own in (a, b)} <= {(one.tenant, one.team) for one in it.lines}
             and it.total_micro == sum(one.amount_micro for one in it.lines),
+            "quota_history": lambda it: {a.name, b.name} <= {one.tenant for one in it.hours} and any(
+                one.used_max for one in it.hours),
             "tenants": self.has_both_tenants,
             "nodes": lambda it: [one.node for one in it.nodes] == sorted(one.node for one in it.nodes) and it.lsn > 0,
             "approvals": lambda it: [(one.node, one.version, one.capacity.cpu_milli, one.capacity.gpus, one.key)
@@ -422,7 +432,9 @@ class Queries(unittest.IsolatedAsyncioTestCase):
         for verb in VERBS:
             with self.subTest(verb=verb):
                 fields = {"limit": 1000} if verb in ("refusals", "quota", "settings", "nodes") else {}
-                if verb not in of_all or verb == "node":
+                if verb == "quota_history":
+                    fields = {"resource": "memory"}
+                elif verb not in of_all or verb == "node":
                     # What is of one allocation, operation, lease or resource is the tenant's who asks, and operators have none.
                     fields = questions(self.world, a)[verb][0]
                 data = await operator.ask_bytes(verb, operator.query(verb, **fields).SerializeToString())

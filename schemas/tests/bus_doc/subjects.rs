@@ -160,6 +160,11 @@ fn of_queries() -> Vec<Subject> {
             &["ReservationsQuery", "ReservationsReply"],
         ),
         one("query_quota", "quota", &["QuotaQuery", "QuotaPage"]),
+        one(
+            "query_quota_history",
+            "quota_history",
+            &["QuotaHistoryQuery", "QuotaHistoryPage"],
+        ),
         one("query_queue", "queue", &["QueueQuery", "QueueReply"]),
         one("query_logs", "logs", &["LogsQuery", "LogsReply"]),
         one("query_lease", "lease", &["LeaseQuery", "LeaseReply"]),

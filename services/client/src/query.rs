@@ -12,10 +12,10 @@ use schemas::v1::{
     ExplainQuery, ExplainReply, JobSetsPage, JobSetsQuery, LeaseQuery, LeaseReply, LeaseView,
     LogsQuery, LogsReply, NodeQuery, NodeReply, NodesPage, NodesQuery, OperationQuery,
     OperationReply, OperationView, PreemptionsPage, PreemptionsQuery, QueryRefused, QueueQuery,
-    QueueReply, QueueView, QueuesQuery, QueuesReply, QuotaPage, QuotaQuery, Refusal, RefusalsPage,
-    RefusalsQuery, ReservationView, ReservationsQuery, ReservationsReply, ResourceQuery,
-    ResourceReply, ResourceView, SettingsPage, SettingsQuery, TenantsPage, TenantsQuery, UsagePage,
-    UsageQuery,
+    QueueReply, QueueView, QueuesQuery, QueuesReply, QuotaHistoryPage, QuotaHistoryQuery,
+    QuotaPage, QuotaQuery, Refusal, RefusalsPage, RefusalsQuery, ReservationView,
+    ReservationsQuery, ReservationsReply, ResourceQuery, ResourceReply, ResourceView, SettingsPage,
+    SettingsQuery, TenantsPage, TenantsQuery, UsagePage, UsageQuery,
 };
 use vocab::Rule;
 
@@ -117,6 +117,14 @@ impl Client {
     /// one as `after`, and so it is with the other pages.
     pub async fn quota(&self, query: &QuotaQuery) -> Result<QuotaPage, QueryError> {
         self.ask("quota", query).await
+    }
+
+    /// A page of what an account of one's own used, hour by hour; to an operator that of each tenant.
+    pub async fn quota_history(
+        &self,
+        query: &QuotaHistoryQuery,
+    ) -> Result<QuotaHistoryPage, QueryError> {
+        self.ask("quota_history", query).await
     }
 
     /// A page of what one has lost to others; to an operator of what anybody has.
