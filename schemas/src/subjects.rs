@@ -37,13 +37,13 @@ pub const QUERIES: [(&str, &[&str]); 5] = [
             "tenants",
         ],
     ),
-    ("quota", &["budget", "quota"]),
+    ("quota", &["budget", "quota", "quota_history"]),
     ("analytics", &["bill", "usage"]),
-    ("node-heartbeat", &["logs"]),
+    ("node-heartbeat", &["approvals", "logs"]),
 ];
 
 /// Those of [`QUERIES`] that only operators may ask.
-pub const OPERATORS_QUERIES: [&str; 4] = ["node", "nodes", "settings", "tenants"];
+pub const OPERATORS_QUERIES: [&str; 5] = ["approvals", "node", "nodes", "settings", "tenants"];
 
 /// The service that answers the verb; none: there is no such verb.
 pub fn answers(verb: &str) -> Option<&'static str> {

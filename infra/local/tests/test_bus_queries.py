@@ -33,6 +33,8 @@ NODE = "this-machine"
 DAY_MS = 86_400_000
 # No model that any node has.
 NO_MODEL = "no-such-model"
+# It may join, and does not. The digest of its token is told to nobody.
+NO_NODE, DIGEST = "may-join", b"digest-of-a-token-of-32-bytes..."
 
 
 def verbs():
@@ -140,6 +142,9 @@ class World:
         for name, preempts in (("spare", False), ("urgent", True)):
             await operator.done(set_priority_class=m.SetPriorityClass(
                 priority_class=name, value=10 if preempts else 1, preemptible=not preempts, preempts=preempts))
+        await operator.done(set_node=m.SetNode(node=NO_NODE, approved=m.NodeApprovalRequest(
+            capacity=m.NodeCapacity(cpu_milli=4000, memory_bytes=2**33), token_digest=DIGEST,
+            token_until_ms=time.time_ns() // 1_000_000 + DAY_MS)))
         for tenant in (self.a, self.b):
             await self.furnish_tenant(tenant)
         await self.preempt()
@@ -236,9 +241,9 @@ def questions(world, own):
         "budget": ({}, lambda it: [(one.team, one.of) for one in it.budgets] == [(own.team, "money")]),
         "quota": ({"waiting": 200}, lambda it: it.HasField("treatment") and (own.team, "cpu", 64_000) in {
             (one.team, one.resource, one.limits.hard) for one in it.quotas}),
-        "bill": ({}, lambda it: {one.team for one in it.lines} == {own.team} and it.currency),
+        "bill": ({}, lambda it: {(one.tenant, one.team) for one in it.lines} == {(own.name, own.team)} and it.currency),
         "usage": ({"allocation_id": run}, lambda it: {one.resource for one in it.lines} >= {"cpu", "memory"}
-                  and all(int(one.quantity) > 0 for one in it.lines)),
+                  and all(one.tenant == own.name and int(one.quantity) > 0 for one in it.lines)),
         "logs": ({"allocation_id": run, "node": NODE}, lambda it: own.said.encode() in it.data and it.over),
         "job_sets": ({"name_prefix": own.mark}, lambda it: {(one.tenant, one.job_set) for one in it.job_sets} == {
             (own.name, own.job_set)} and [(one.waiting, one.finished) for one in it.job_sets if one.queue == own.queue] == [(1, 0)]
@@ -248,6 +253,10 @@ def questions(world, own):
         "tenants": ({}, None),
         "nodes": ({}, None),
         "node": ({"node": NODE}, None),
+        "approvals": ({}, None),
+        "quota_history": ({"team": own.team, "resource": "cpu"}, lambda it: {one.tenant for one in it.hours} == {own.name}
+                          and any(one.used_max and int(one.used_ms) <= one.used_max * one.covered_ms
+                                  and one.hard == 64_000 for one in it.hours)),
     }
 
 
@@ -282,6 +291,9 @@ def tries(world, other):
         yield "quota", {"after": after, "waiting": 200}, None
     for verb in ("queue", "queues", "reservations", "budget", "bill"):
         yield verb, {}, None
+    for after in (f"{other.name} {other.team} cpu 0 1 0", f"{other.name}  a 0 0 0", "a  a 0 0 0"):
+        yield "bill", {"after": after}, None
+    yield "bill", {"after": other.name}, "SETTING_INVALID"
     for after in ("", f"{other.name} {other.job_set} {other.queue}", f"{other.name} {other.job_set} a", "a a a"):
         yield "job_sets", {"after": after}, None
     for field, value in (("queue", other.queue), ("name_prefix", other.mark)):
@@ -294,6 +306,13 @@ def tries(world, other):
     for fields in ({}, {"name_prefix": NODE}, {"after": "a"}):
         yield "nodes", fields, "UNKNOWN_VERB"
     yield "node", {"node": NODE, "limit": 1000}, "UNKNOWN_VERB"
+    for fields in ({}, {"name_prefix": NODE}, {"after": "a"}):
+        yield "approvals", fields, "UNKNOWN_VERB"
+    for after in ("", "a 0", f"{other.name} 0"):
+        for team in ("", other.team):
+            yield "quota_history", {"team": team, "resource": "cpu", "after": after}, None
+    yield "quota_history", {"team": other.team, "resource": "cpu", "after": other.name}, "SETTING_INVALID"
+    yield "quota_history", {"team": other.team}, "RESOURCE_UNKNOWN"
 
 
 class Queries(unittest.IsolatedAsyncioTestCase):
@@ -353,7 +372,7 @@ class Queries(unittest.IsolatedAsyncioTestCase):
                     self.assert_nothing_of(other, data, reply)
                     named |= {verb} if self.tells_of(own, data) else set()
             # So that one would see it where an answer tells of another tenant.
-            self.assertEqual(named, set(VERBS) - OF_OPERATORS - {"usage"})
+            self.assertEqual(named, set(VERBS) - OF_OPERATORS)
 
     async def test_guesses_tell_a_tenant_nothing_of_another(self):
         for asker, other in self.pairs():
@@ -367,7 +386,7 @@ class Queries(unittest.IsolatedAsyncioTestCase):
                         self.assertEqual(view.state, number(view, "state", "OPERATION_STATE_UNKNOWN"))
                         self.assertFalse(view.HasField("outcome"))
                     elif verb == "usage":
-                        # Its lines name nobody.
+                        # A line of another's would be said to be the asker's.
                         self.assertFalse(self.world.m.UsagePage.FromString(data).lines)
                     else:
                         self.assert_nothing_of(other, data, data)
@@ -398,14 +417,24 @@ class Queries(unittest.IsolatedAsyncioTestCase):
                 "tenant", "quota", "budget", "rate", "queue", "priority_class", "cordon", "reservation"},
             "job_sets": lambda it: {(own.name, own.job_set) for own in (a, b)} <= {
                 (one.tenant, one.job_set) for one in it.job_sets},
+            "usage": lambda it: {one.tenant for one in it.lines} == {a.name, b.name} and it.currency,
+            "bill": lambda it: {(own.name, own.team) for own in (a, b)} <= {(one.tenant, one.team) for one in it.lines}
+            and it.total_micro == sum(one.amount_micro for one in it.lines),
+            "quota_history": lambda it: {a.name, b.name} <= {one.tenant for one in it.hours} and any(
+                one.used_max for one in it.hours),
             "tenants": self.has_both_tenants,
             "nodes": lambda it: [one.node for one in it.nodes] == sorted(one.node for one in it.nodes) and it.lsn > 0,
+            "approvals": lambda it: [(one.node, one.version, one.capacity.cpu_milli, one.capacity.gpus, one.key)
+                                     for one in it.approvals] == [(NO_NODE, 1, 4000, 0, "")]
+            and it.approvals[0].token_until_ms > it.approvals[0].approved_ms and DIGEST not in it.SerializeToString(),
             "node": lambda it: it.view.node == NODE and it.history and it.history[-1].change == "registered",
         }
         for verb in VERBS:
             with self.subTest(verb=verb):
                 fields = {"limit": 1000} if verb in ("refusals", "quota", "settings", "nodes") else {}
-                if verb not in of_all or verb == "node":
+                if verb == "quota_history":
+                    fields = {"resource": "memory"}
+                elif verb not in of_all or verb == "node":
                     # What is of one allocation, operation, lease or resource is the tenant's who asks, and operators have none.
                     fields = questions(self.world, a)[verb][0]
                 data = await operator.ask_bytes(verb, operator.query(verb, **fields).SerializeToString())

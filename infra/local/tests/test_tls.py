@@ -157,7 +157,8 @@ class TlsStack(Up):
         text = (self.state / "stack.json").read_text(encoding="utf-8")
         misled = self.home / "misled.json"
         paths.write_private(misled, text.replace(self.stack["tls"]["ca_file"], str(other)))
-        for words in (["submit", "--tenant", "team-a", "--cpu", "1", "--memory", "1GiB"], ["node", "list"], ["bill"]):
+        for words in (["submit", "--tenant", "team-a", "--cpu", "1", "--memory", "1GiB"], ["node", "list"],
+                      ["invoice", "export", "2026-11", "--open"]):
             refused = self.apportion(*words, stack=misled)
             self.assertEqual(refused.returncode, 5, words)
             self.assertRegex(refused.stderr, "(?i)certificate|UnknownIssuer|does not vouch", words)

@@ -4,7 +4,9 @@ use crate::{
     agent::Agent,
     suite::{Outcome, Suite, eventually, id, small},
 };
-use client::{Client, ClosePeriod, QueryError, SetBudget, SetRate, Submit, UsageBy, UsageQuery};
+use client::{
+    BillQuery, Client, ClosePeriod, QueryError, SetBudget, SetRate, Submit, UsageBy, UsageQuery,
+};
 use schemas::v1::{Period, Refusal, RunPhase};
 use std::collections::BTreeMap;
 use vocab::{Millis, Month, Rule};
@@ -23,6 +25,13 @@ async fn submit(tenant: &Client, team: &str, job_set: &str) -> String {
     submitted.allocation_id
 }
 
+fn of_month(month: u32) -> BillQuery {
+    BillQuery {
+        month,
+        ..BillQuery::default()
+    }
+}
+
 fn by(by: &[UsageBy]) -> UsageQuery {
     UsageQuery {
         by: by.iter().map(|by| (*by).into()).collect(),
@@ -38,7 +47,7 @@ async fn a_tenant_reads_its_use_and_its_bill_and_nobody_elses() -> Outcome {
         suite.tenant("tenant-b").await,
     );
     let mut agent: Agent = suite.node("n1").await;
-    assert_eq!(tenant.bill(0, 0).await?.lines, []);
+    assert_eq!(tenant.bill(&BillQuery::default()).await?.lines, []);
     for (team, job_set) in [("ml", "train"), ("ml", "eval"), ("", "misc")] {
         let allocation = submit(&tenant, team, job_set).await;
         agent.run(&allocation, 20).await;
@@ -71,7 +80,7 @@ async fn a_tenant_reads_its_use_and_its_bill_and_nobody_elses() -> Outcome {
         ((ended, unapplied) == (4, 0)).then_some(())
     })
     .await;
-    let bill = tenant.bill(0, 0).await?;
+    let bill = tenant.bill(&BillQuery::default()).await?;
     assert!(!bill.closed && bill.currency == "USD" && bill.total_micro > 0);
     let sum: i64 = bill.lines.iter().map(|line| line.amount_micro).sum();
     assert_eq!(sum, bill.total_micro);
@@ -113,7 +122,8 @@ async fn a_tenant_reads_its_use_and_its_bill_and_nobody_elses() -> Outcome {
     assert_eq!(names, ["eval", "train"]);
     // Nobody sees what is another's.
     assert_eq!(other.usage(&ml).await?.lines, []);
-    assert_eq!(other.bill(0, 0).await?.total_micro, 0);
+    assert_eq!(other.bill(&BillQuery::default()).await?.total_micro, 0);
+    operators_are_told_of_everybody(&suite, &tenant).await?;
     let broken = |change: fn(&mut UsageQuery)| {
         let mut query = UsageQuery::default();
         change(&mut query);
@@ -136,8 +146,53 @@ async fn a_tenant_reads_its_use_and_its_bill_and_nobody_elses() -> Outcome {
         assert_eq!(refused(tenant.usage(&query).await), Some(rule), "{query:?}");
     }
     let invalid = Some(Rule::SettingInvalid);
-    assert_eq!(refused(tenant.bill(202_613, 0).await), invalid);
+    assert_eq!(refused(tenant.bill(&of_month(202_613)).await), invalid);
+    let no_place = BillQuery {
+        after: "tenant-a".to_owned(),
+        ..BillQuery::default()
+    };
+    assert_eq!(refused(tenant.bill(&no_place).await), invalid);
     suite.close().await;
+    Ok(())
+}
+
+/// All runs are over, so that nothing comes to the bill any more.
+async fn operators_are_told_of_everybody(suite: &Suite, tenant: &Client) -> Outcome {
+    let operator = suite.operator().await;
+    let query = by(&[UsageBy::Team, UsageBy::JobSet]);
+    let mut used = operator.usage(&query).await?.lines;
+    let whose = |tenant: &str| matches!(tenant, "tenant-a" | "tenant-b");
+    assert!(used.iter().all(|line| whose(&line.tenant)), "{used:?}");
+    used.retain(|line| line.tenant == "tenant-a");
+    assert_eq!(used, tenant.usage(&query).await?.lines);
+
+    let views = suite.store().monthly_bill().await?;
+    let mut query = BillQuery {
+        limit: 2,
+        ..BillQuery::default()
+    };
+    let (mut lines, mut total) = (Vec::new(), 0);
+    loop {
+        let page = operator.bill(&query).await?;
+        assert!(page.lines.len() <= 2);
+        lines.extend(page.lines);
+        query.after = page.next;
+        if query.after.is_empty() {
+            break;
+        }
+        total = page.total_micro;
+    }
+    let (mut found, mut expected) = (BTreeMap::new(), BTreeMap::new());
+    for line in &lines {
+        *found.entry(line.tenant.clone()).or_default() += i128::from(line.amount_micro);
+    }
+    for line in views {
+        *expected.entry(line.tenant).or_default() += line.amount_micro;
+    }
+    assert_eq!(found, expected);
+    assert_eq!(found.values().sum::<i128>(), total.into());
+    lines.retain(|line| line.tenant == "tenant-a");
+    assert_eq!(lines, tenant.bill(&BillQuery::default()).await?.lines);
     Ok(())
 }
 
@@ -215,11 +270,11 @@ async fn a_month_is_closed_once_and_stays_so() -> Outcome {
     assert_eq!(rule(refused), Some(Rule::PeriodClosed));
     let tenant = suite.tenant("tenant-a").await;
     eventually("the month to be closed in the bill", || async {
-        let bill = tenant.bill(before.0, 0).await.ok()?;
+        let bill = tenant.bill(&of_month(before.0)).await.ok()?;
         bill.closed.then_some(())
     })
     .await;
-    assert!(!tenant.bill(last.0, 0).await?.closed);
+    assert!(!tenant.bill(&of_month(last.0)).await?.closed);
     suite.close().await;
     Ok(())
 }

@@ -160,6 +160,11 @@ fn of_queries() -> Vec<Subject> {
             &["ReservationsQuery", "ReservationsReply"],
         ),
         one("query_quota", "quota", &["QuotaQuery", "QuotaPage"]),
+        one(
+            "query_quota_history",
+            "quota_history",
+            &["QuotaHistoryQuery", "QuotaHistoryPage"],
+        ),
         one("query_queue", "queue", &["QueueQuery", "QueueReply"]),
         one("query_logs", "logs", &["LogsQuery", "LogsReply"]),
         one("query_lease", "lease", &["LeaseQuery", "LeaseReply"]),
@@ -177,6 +182,11 @@ fn of_queries() -> Vec<Subject> {
             "query_job_sets",
             "job_sets",
             &["JobSetsQuery", "JobSetsPage"],
+        ),
+        one(
+            "query_approvals",
+            "approvals",
+            &["ApprovalsQuery", "ApprovalsPage"],
         ),
         one("query_node", "node", &["NodeQuery", "NodeReply"]),
         one("query_nodes", "nodes", &["NodesQuery", "NodesPage"]),

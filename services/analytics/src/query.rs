@@ -1,9 +1,9 @@
-//! What a tenant may ask of its use and its bill: its own only.
+//! What a tenant may ask of its use and its bill: its own only. Operators ask of everybody's.
 
 use crate::{
     Settings,
     domain::Known,
-    store::{Dimension, Store, StoreError, UseLine, Wanted, When},
+    store::{Dimension, InvoiceLine, Store, StoreError, UseLine, Wanted, When},
 };
 use chassis::{
     Clock, Context, Stopwatch,
@@ -17,6 +17,7 @@ use vocab::{AllocationId, HOUR_MS, Lsn, Millis, Month, ResourceKey, Rule, Token}
 /// Lines of a page, at the most, and where nothing is said of it.
 const PAGE_MAX: u32 = 1000;
 const PAGE: u32 = 100;
+const BILL_PAGE: u32 = 1000;
 
 /// The verb `usage`.
 pub struct UsageQueries(pub Desk);
@@ -109,18 +110,19 @@ impl Verb for UsageQueries {
 
     async fn answer(&self, asked: Asked<UsageQuery>) -> Result<UsagePage, Trouble> {
         let Self(desk) = self;
-        let (skip, position) = (asked.query.skip, Self::position(&asked.query));
-        let wanted = wanted(asked.query, desk.this_month())?;
+        let skip = asked.query.skip;
+        let wanted = wanted(asked.query.clone(), desk.this_month())?;
         let _turn = desk.turns.acquire().await?;
-        let looked = desk.look(position).await?;
+        let looked = desk.look(Self::position(&asked.query)).await?;
         let known = &looked.known;
-        let mut lines = (desk.store)
-            .usage(known, Some(&asked.tenant), &wanted)
-            .await?;
+        let mut lines = (desk.store).usage(known, asked.whose(), &wanted).await?;
         let more = lines.len() > wanted.limit as usize;
         lines.truncate(wanted.limit as usize);
         Ok(UsagePage {
-            lines: lines.into_iter().map(line).collect(),
+            lines: lines
+                .into_iter()
+                .map(|of| line(of, asked.whose()))
+                .collect(),
             refusal: None,
             next: if more {
                 skip.saturating_add(wanted.limit)
@@ -212,8 +214,10 @@ fn micro(amount: i128) -> i64 {
     i64::try_from(amount).unwrap_or(nearest)
 }
 
-fn line(line: UseLine) -> UsageLine {
+/// `whose`: of lines that are all of one tenant.
+fn line(line: UseLine, whose: Option<&Token>) -> UsageLine {
     UsageLine {
+        tenant: whose.map_or(line.tenant, Token::to_string),
         resource: line.resource,
         begins_ms: line.begins_ms,
         team: line.team,
@@ -244,24 +248,22 @@ impl Verb for BillQueries {
             month => (Month(month).checked())
                 .ok_or_else(|| Trouble::refused(Rule::SettingInvalid, "month"))?,
         };
+        let limit = page_limit(asked.query.limit, BILL_PAGE, PAGE_MAX)?;
+        let after = match asked.query.after.as_str() {
+            "" => None,
+            text => {
+                let place = Place::read(text);
+                Some(place.ok_or_else(|| Trouble::refused(Rule::SettingInvalid, "after"))?)
+            }
+        };
         let _turn = desk.turns.acquire().await?;
         let looked = desk.look(Self::position(&asked.query)).await?;
         let known = &looked.known;
-        let lines = (desk.store).bill(known, Some(&asked.tenant), month).await?;
+        let lines = (desk.store).bill(known, asked.whose(), month).await?;
         let total = lines.iter().map(|line| line.amount_micro).sum();
+        let (lines, next) = page(lines, after, limit as usize);
         Ok(BillReply {
-            lines: lines
-                .into_iter()
-                .map(|line| BillLine {
-                    team: line.team,
-                    resource: line.resource,
-                    micro_per_unit_hour: line.micro_per_unit_hour,
-                    quantity: line.quantity.to_string(),
-                    amount_micro: micro(line.amount_micro),
-                    correction: line.is_correction,
-                    unrated: !line.has_rate,
-                })
-                .collect(),
+            lines: lines.into_iter().map(bill_line).collect(),
             refusal: None,
             month: month.0,
             closed: known.is_closed(month),
@@ -269,13 +271,160 @@ impl Verb for BillQueries {
             currency: desk.currency.clone(),
             through_ms: known.through.0,
             lsn: looked.applied.0,
+            next,
         })
     }
+}
+
+fn bill_line(line: InvoiceLine) -> BillLine {
+    BillLine {
+        team: line.team,
+        resource: line.resource,
+        micro_per_unit_hour: line.micro_per_unit_hour,
+        quantity: line.quantity.to_string(),
+        amount_micro: micro(line.amount_micro),
+        correction: line.is_correction,
+        unrated: !line.has_rate,
+        tenant: line.tenant,
+    }
+}
+
+/// Which line of a bill, in the order of the lines. A line that comes to an open month between two pages moves none of the
+/// others, so that nothing is told twice.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    tenant: String,
+    team: String,
+    resource: String,
+    micro_per_unit_hour: u64,
+    has_rate: bool,
+    is_correction: bool,
+}
+
+impl Place {
+    fn of(line: &InvoiceLine) -> Self {
+        Self {
+            tenant: line.tenant.clone(),
+            team: line.team.clone(),
+            resource: line.resource.clone(),
+            micro_per_unit_hour: line.micro_per_unit_hour,
+            has_rate: line.has_rate,
+            is_correction: line.is_correction,
+        }
+    }
+
+    fn text(&self) -> String {
+        let (rate, correction) = (u8::from(self.has_rate), u8::from(self.is_correction));
+        format!(
+            "{} {} {} {} {rate} {correction}",
+            self.tenant, self.team, self.resource, self.micro_per_unit_hour
+        )
+    }
+
+    /// As [`Self::text`] has written it.
+    fn read(text: &str) -> Option<Self> {
+        let mut parts = text.split(' ');
+        let mut part = || parts.next();
+        let flag = |text: &str| match text {
+            "0" => Some(false),
+            "1" => Some(true),
+            _ => None,
+        };
+        let place = Self {
+            tenant: part()?.to_owned(),
+            team: part()?.to_owned(),
+            resource: part()?.to_owned(),
+            micro_per_unit_hour: part()?.parse().ok()?,
+            has_rate: flag(part()?)?,
+            is_correction: flag(part()?)?,
+        };
+        parts.next().is_none().then_some(place)
+    }
+}
+
+/// So many lines behind a place, and where the next page goes on; empty: there is none.
+fn page(lines: Vec<InvoiceLine>, after: Option<Place>, limit: usize) -> (Vec<InvoiceLine>, String) {
+    let behind = |line: &InvoiceLine| after.as_ref().is_none_or(|it| Place::of(line) > *it);
+    let mut found: Vec<_> = lines.into_iter().filter(behind).take(limit + 1).collect();
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let last = found.last().filter(|_| more);
+    let next = last.map_or_else(String::new, |line| Place::of(line).text());
+    (found, next)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Words such as `t team gpu:T4 100`; `t - cpu -100`: of no team, a correction; `t - cpu 0`: without a rate.
+    fn invoice_line(words: &str) -> InvoiceLine {
+        let words: Vec<&str> = words.split(' ').collect();
+        let price: i64 = words[3].parse().unwrap();
+        InvoiceLine {
+            tenant: words[0].to_owned(),
+            team: words[1].replace('-', ""),
+            resource: words[2].to_owned(),
+            micro_per_unit_hour: price.unsigned_abs(),
+            has_rate: price != 0,
+            is_correction: price < 0,
+            quantity: 1,
+            amount_micro: 1,
+        }
+    }
+
+    #[test]
+    fn pages_of_a_bill_are_the_bill_even_if_lines_come_between_them() {
+        let lines = [
+            "a - cpu 0",
+            "a - cpu 100",
+            "a - cpu -100",
+            "a - gpu:T4 7",
+            "a x cpu 100",
+            "b - cpu 20",
+            "b y memory 5",
+        ]
+        .map(invoice_line);
+        assert!(lines.is_sorted_by_key(Place::of));
+        for limit in 1..9 {
+            let (mut found, mut after) = (Vec::new(), None);
+            loop {
+                let mut now = lines.to_vec();
+                if after.is_some() {
+                    now.insert(0, invoice_line("A - cpu 1"));
+                    now.sort_by_key(Place::of);
+                }
+                let (lines, next) = page(now, after, limit);
+                assert!(lines.len() <= limit);
+                found.extend(lines);
+                if next.is_empty() {
+                    break;
+                }
+                after = Some(Place::read(&next).unwrap());
+            }
+            assert_eq!(found, lines, "{limit}");
+        }
+    }
+
+    #[test]
+    fn a_page_goes_on_only_where_one_ended() {
+        let check = |text: &str, is_place: bool| {
+            let found = Place::read(text).map(|place| place.text());
+            assert_eq!(found.as_deref(), is_place.then_some(text));
+        };
+        for place in ["t  cpu 0 0 0", "t team gpu:T4 31611 1 1"] {
+            check(place, true);
+        }
+        for other in [
+            "t",
+            "t cpu 1 1 1",
+            "t  cpu x 1 1",
+            "t  cpu 1 1 2",
+            "t  cpu 1 1 1 1",
+        ] {
+            check(other, false);
+        }
+    }
 
     #[test]
     fn a_look_does_until_an_hour_may_have_ended_or_more_is_to_be_seen() {

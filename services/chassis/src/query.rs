@@ -106,6 +106,14 @@ pub fn page_limit(asked: u32, usual: u32, max: u32) -> Result<u32, Trouble> {
     }
 }
 
+/// How a name begins; empty: anyhow.
+pub fn name_prefix(text: &str) -> Result<String, Trouble> {
+    match text.is_empty() || Token::new(text).is_ok() {
+        true => Ok(text.to_owned()),
+        false => Err(Trouble::refused(Rule::NameInvalid, "name_prefix")),
+    }
+}
+
 /// A verb of a service.
 pub trait Verb: Send + Sync + 'static {
     /// The last token of the subject.

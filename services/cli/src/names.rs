@@ -1,6 +1,6 @@
 //! An allocation by its name, or by the beginning of its name or id.
 
-use crate::{Failure, amount, list::State, sending::Left};
+use crate::{Failure, list::State, sending::Left};
 use client::{AllocationStanding, AllocationView, AllocationsQuery, Client};
 use vocab::AllocationId;
 
@@ -58,12 +58,6 @@ async fn looked_up(client: &Client, text: &str) -> Result<String, Failure> {
     }
     let meant = chosen(text, &found).map_err(Failure::refused)?;
     meant.ok_or_else(|| Failure::refused(Unclear::Nothing(text.to_owned())))
-}
-
-/// The same as a value of its own.
-pub async fn id(client: &Client, text: &str) -> Result<AllocationId, Failure> {
-    let id = allocation(client, text).await?;
-    amount::allocation(&id).map_err(Failure::usage)
 }
 
 fn is_part_of_an_id(text: &str) -> bool {

@@ -7,11 +7,12 @@
 use crate::Client;
 use prost::Message;
 use schemas::v1::{
-    AllocationQuery, AllocationReply, AllocationView, AllocationsPage, AllocationsQuery, BillQuery,
-    BillReply, BudgetQuery, BudgetReply, BudgetView, ExplainQuery, ExplainReply, JobSetsPage,
-    JobSetsQuery, LeaseQuery, LeaseReply, LeaseView, LogsQuery, LogsReply, NodeQuery, NodeReply,
-    NodesPage, NodesQuery, OperationQuery, OperationReply, OperationView, PreemptionsPage,
-    PreemptionsQuery, QueryRefused, QueueQuery, QueueReply, QueueView, QueuesQuery, QueuesReply,
+    AllocationQuery, AllocationReply, AllocationView, AllocationsPage, AllocationsQuery,
+    ApprovalsPage, ApprovalsQuery, BillQuery, BillReply, BudgetQuery, BudgetReply, BudgetView,
+    ExplainQuery, ExplainReply, JobSetsPage, JobSetsQuery, LeaseQuery, LeaseReply, LeaseView,
+    LogsQuery, LogsReply, NodeQuery, NodeReply, NodesPage, NodesQuery, OperationQuery,
+    OperationReply, OperationView, PreemptionsPage, PreemptionsQuery, QueryRefused, QueueQuery,
+    QueueReply, QueueView, QueuesQuery, QueuesReply, QuotaHistoryPage, QuotaHistoryQuery,
     QuotaPage, QuotaQuery, Refusal, RefusalsPage, RefusalsQuery, ReservationView,
     ReservationsQuery, ReservationsReply, ResourceQuery, ResourceReply, ResourceView, SettingsPage,
     SettingsQuery, TenantsPage, TenantsQuery, UsagePage, UsageQuery,
@@ -96,14 +97,14 @@ impl Client {
         self.ask("explain", query).await
     }
 
-    /// A page of what was used and what it costs. The next one has the `next` of this one as `skip`.
+    /// A page of what was used and what it costs; to an operator by whom. The next one has the `next` of this one as `skip`.
     pub async fn usage(&self, query: &UsageQuery) -> Result<UsagePage, QueryError> {
         self.ask("usage", query).await
     }
 
-    /// One's own bill of a month, as 202611; 0: of this month, up to now.
-    pub async fn bill(&self, month: u32, at_lsn: u64) -> Result<BillReply, QueryError> {
-        self.ask("bill", &BillQuery { month, at_lsn }).await
+    /// A page of one's own bill of a month; to an operator of everybody's.
+    pub async fn bill(&self, query: &BillQuery) -> Result<BillReply, QueryError> {
+        self.ask("bill", query).await
     }
 
     /// One's own budgets, those of the teams and namespaces, too.
@@ -116,6 +117,14 @@ impl Client {
     /// one as `after`, and so it is with the other pages.
     pub async fn quota(&self, query: &QuotaQuery) -> Result<QuotaPage, QueryError> {
         self.ask("quota", query).await
+    }
+
+    /// A page of what an account of one's own used, hour by hour; to an operator that of each tenant.
+    pub async fn quota_history(
+        &self,
+        query: &QuotaHistoryQuery,
+    ) -> Result<QuotaHistoryPage, QueryError> {
+        self.ask("quota_history", query).await
     }
 
     /// A page of what one has lost to others; to an operator of what anybody has.
@@ -167,6 +176,11 @@ impl Client {
     /// A page of the nodes, with how full each is. Operators only.
     pub async fn nodes(&self, query: &NodesQuery) -> Result<NodesPage, QueryError> {
         self.ask("nodes", query).await
+    }
+
+    /// A page of who may be a node, and who is. Operators only.
+    pub async fn approvals(&self, query: &ApprovalsQuery) -> Result<ApprovalsPage, QueryError> {
+        self.ask("approvals", query).await
     }
 
     /// One node, what is on it, and what has become of it. Operators only.

@@ -72,7 +72,12 @@ impl Service for NodeHeartbeatService {
             subjects: ctx.subjects(),
             cell,
         };
-        let queries = Queries::new(ctx.subjects()).on(logs, &mark);
+        let approvals = query::ApprovalsQueries {
+            pool: ctx.postgres_for_queries()?,
+        };
+        let queries = Queries::new(ctx.subjects())
+            .on(logs, &mark)
+            .on(approvals, &mark);
         let warm = store::sink(ctx.postgres()?).on_drift(ctx.on_drift());
         tokio::try_join!(
             ctx.decide::<Nodes>(&bus, deciding),

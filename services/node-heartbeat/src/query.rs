@@ -1,15 +1,22 @@
-//! What a tenant may ask of its runs: what they have written. The nodes' agents have it.
+//! What a tenant may ask of its runs: what they have written. The nodes' agents have it. And what operators may ask of who
+//! may be a node.
 
+use crate::{project::ApprovalRow, store};
 use async_nats::Client;
-use chassis::query::{Asked, Trouble, Verb};
+use chassis::query::{Asked, Trouble, Verb, name_prefix, page_limit};
 use prost::Message;
 use schemas::{
     subjects::Subjects,
-    v1::{LogsQuery, LogsReply, NodeLogsQuery},
+    v1::{ApprovalView, ApprovalsPage, ApprovalsQuery, LogsQuery, LogsReply, NodeLogsQuery},
 };
+use sqlx::PgPool;
 use std::time::Duration;
 use vocab::{AllocationId, CellNo, Lsn, Refusal, Rule, Token};
+use wire::Message as _;
 
+/// Approvals of a page, at the most, and where nothing is said of it.
+const PAGE_MAX: u32 = 1000;
+const PAGE: u32 = 100;
 /// What a part of a log has at the most.
 const PART_BYTES_MAX: u32 = 65_536;
 /// How long an agent may take: below the asker's patience.
@@ -62,5 +69,58 @@ impl Verb for LogsQueries {
         let answer = tokio::time::timeout(PATIENCE, answer).await;
         let answer = answer.ok().and_then(Result::ok).ok_or_else(unavailable)?;
         LogsReply::decode(answer.payload).map_err(|_| unavailable())
+    }
+}
+
+/// The verb `approvals`.
+pub struct ApprovalsQueries {
+    pub pool: PgPool,
+}
+
+impl Verb for ApprovalsQueries {
+    const NAME: &'static str = "approvals";
+    const OPERATORS_ONLY: bool = true;
+    type Query = ApprovalsQuery;
+    type Reply = ApprovalsPage;
+
+    fn position(query: &ApprovalsQuery) -> Lsn {
+        Lsn(query.at_lsn)
+    }
+
+    async fn answer(&self, asked: Asked<ApprovalsQuery>) -> Result<ApprovalsPage, Trouble> {
+        let query = &asked.query;
+        let limit = page_limit(query.limit, PAGE, PAGE_MAX)?;
+        let prefix = name_prefix(&query.name_prefix)?;
+        if !query.after.is_empty() && Token::new(&query.after).is_err() {
+            return Err(Trouble::refused(Rule::SettingInvalid, "after"));
+        }
+        // One more than the page has, to see whether there is one.
+        let found = store::approvals(&self.pool, &prefix, &query.after, limit + 1).await?;
+        let all = found.len();
+        let shown = found.into_iter().take(limit as usize);
+        let approvals: Vec<_> = shown.map(approval).collect();
+        let last = approvals.last().filter(|_| all > approvals.len());
+        Ok(ApprovalsPage {
+            next: last.map_or_else(String::new, |one| one.node.clone()),
+            approvals,
+            refusal: None,
+            lsn: asked.applied.0,
+        })
+    }
+}
+
+fn approval(row: ApprovalRow) -> ApprovalView {
+    let (key, joined_ms) = match row.joined {
+        Some((key, at)) => (key.to_string(), at.0),
+        None => (String::new(), 0),
+    };
+    ApprovalView {
+        node: row.node.to_string(),
+        version: row.version,
+        capacity: Some(row.approval.capacity.to_prost()),
+        approved_ms: row.approved_at.0,
+        token_until_ms: row.approval.until.0,
+        key,
+        joined_ms,
     }
 }

@@ -252,11 +252,17 @@ async fn approvals_are_read_as_they_were_written_and_go_with_what_is_forgotten()
         Change::Node(Box::new(node.clone())),
     ];
     apply(0, there).await;
-    let found = store::approvals(&pool).await.unwrap();
-    assert_eq!(found, [joined, waiting.clone()]);
+    let read = async |prefix: &str, after: &str, limit| {
+        let found = store::approvals(&pool, prefix, after, limit).await;
+        found.unwrap()
+    };
+    assert_eq!(read("", "", 9).await, [joined.clone(), waiting.clone()]);
+    assert_eq!(read("", "", 1).await, [joined.clone()]);
+    assert_eq!(read("", "a", 9).await, [waiting.clone()]);
+    assert_eq!(read("a", "", 9).await, [joined]);
     let gone = vec![Change::Withdrawn(token("a")), Change::Forgotten(token("a"))];
     apply(1, gone).await;
-    assert_eq!(store::approvals(&pool).await.unwrap(), [waiting]);
+    assert_eq!(read("", "", 9).await, [waiting]);
     assert!(nodes(&pool).await.is_empty());
     scratch.close().await;
 }

@@ -44,12 +44,14 @@ impl Service for QuotaService {
         let pool = ctx.postgres_for_queries()?;
         let mark = Mark::default();
         let budgets = query::BudgetQueries { pool: pool.clone() };
+        let history = query::HistoryQueries { pool: pool.clone() };
         let limits = query::QuotaQueries {
             pool,
             cell: ctx.cell_no(),
         };
         let queries = Queries::new(ctx.subjects())
             .on(budgets, &mark)
+            .on(history, &mark)
             .on(limits, &mark);
         let sink = store::sink(ctx.postgres()?).on_drift(ctx.on_drift());
         tokio::try_join!(

@@ -10,7 +10,7 @@ mod waiting;
 
 pub use accounts::{AccountRow, accounts};
 pub use budgets::budgets;
-pub use history::{RETENTION_MS, history};
+pub use history::{HistoryOf, RETENTION_MS, history};
 pub use planned::{PlannedRow, planned};
 pub use tenants::tenants;
 pub use waiting::{WaitingRow, waiting};

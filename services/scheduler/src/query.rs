@@ -20,13 +20,4 @@ pub use queues::{QueueQueries, QueuesQueries};
 pub use reservations::ReservationsQueries;
 pub use tenants::TenantsQueries;
 
-use chassis::query::Trouble;
-use vocab::{Rule, Token};
-
-/// How a name begins; empty: anyhow.
-fn name_prefix(text: &str) -> Result<String, Trouble> {
-    match text.is_empty() || Token::new(text).is_ok() {
-        true => Ok(text.to_owned()),
-        false => Err(Trouble::refused(Rule::NameInvalid, "name_prefix")),
-    }
-}
+use chassis::query::name_prefix;

@@ -5,8 +5,8 @@
 use super::fill::{JOB_SETS, Known, job_set};
 use clap::ValueEnum;
 use client::{
-    AllocationStanding, AllocationsQuery, Client, ExplainQuery, JobSetsQuery, NodesQuery,
-    PreemptionsQuery, QueryError, QueueQuery, QuotaQuery, RefusalsQuery, SettingsQuery,
+    AllocationStanding, AllocationsQuery, BillQuery, Client, ExplainQuery, JobSetsQuery,
+    NodesQuery, PreemptionsQuery, QueryError, QueueQuery, QuotaQuery, RefusalsQuery, SettingsQuery,
     TenantsQuery, UsageBy, UsageQuery,
 };
 use ledger::memory::Seeded;
@@ -192,7 +192,7 @@ impl Question {
                 };
                 client.usage(&query).await.map(drop)
             }
-            Q::Bill => client.bill(0, 0).await.map(drop),
+            Q::Bill => client.bill(&BillQuery::default()).await.map(drop),
             Q::Resource => client.resource(&known.resource, 0).await.map(drop),
             Q::Lease => client.lease(&known.lease, None, 0).await.map(drop),
             Q::Settings => client.settings(&SettingsQuery::default()).await.map(drop),

@@ -142,10 +142,7 @@ fn row(
     let mut billed_as = Vec::new();
     for line in lines {
         billed_as.push(line.resource.as_str());
-        charged.push(hours(
-            &line.resource,
-            line.quantity.parse().unwrap_or_default(),
-        ));
+        charged.push(hours(&line.resource, super::quantity(&line.quantity)));
         micro += i128::from(line.amount_micro);
         currency = cost.map_or("", |page| &*page.currency);
     }

@@ -18,7 +18,7 @@ use std::{
     io::{BufWriter, Write},
     path::PathBuf,
 };
-use vocab::{HOUR_MS, Millis, Month, Token};
+use vocab::{HOUR_MS, Millis, Month};
 
 #[derive(Subcommand)]
 pub enum InvoiceCommand {
@@ -49,9 +49,8 @@ pub struct Show {
     /// 2026-11.
     #[arg(value_parser = month)]
     month: Month,
-    /// Only of this tenant.
-    #[arg(long)]
-    tenant: Option<String>,
+    #[command(flatten)]
+    whose: Whose,
     #[command(flatten)]
     output: Output,
 }
@@ -132,9 +131,8 @@ impl Close {
 
 impl Show {
     async fn run(self, context: &Context) -> Result<(), Failure> {
-        let store = context.usage()?;
-        let tenant = self.tenant.as_deref().map(Token::new).transpose()?;
-        let bill = OfMonth::read(&store, tenant.as_ref(), self.month).await?;
+        let client = context.asker(self.whose.tenant.as_deref()).await?;
+        let bill = OfMonth::ask(&client, self.month).await?;
         bill.page().print(self.output)
     }
 }

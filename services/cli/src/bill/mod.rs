@@ -58,6 +58,11 @@ fn hours(resource: &str, quantity: i128) -> String {
     }
 }
 
+/// As the bus writes it.
+fn quantity(digits: &str) -> i128 {
+    digits.parse().unwrap_or_default()
+}
+
 /// A quantity, which may be above what a number of JSON holds exactly.
 fn used(resource: &str, quantity: i128) -> Cell {
     exactly(hours(resource, quantity), quantity)

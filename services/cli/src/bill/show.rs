@@ -1,23 +1,20 @@
-//! What each tenant owes for a month, up to now if it is not over: all of them for finance, or one as the tenant itself
-//! may ask by the bus.
+//! What each tenant owes for a month, up to now if it is not over: one tenant, or to operators all of them.
 
-use super::{money, month, used};
+use super::{money, month, quantity, used};
 use crate::{
     Failure, amount,
-    context::Context,
+    context::{Context, Whose},
     print::{Cell, Column, Output, Page, Sheet, column, exactly, named, plain},
 };
-use analytics::store::{InvoiceLine, Store};
 use clap::Args;
+use client::{BillLine, BillQuery, Client};
 use serde_json::json;
-use vocab::{Millis, Month, Token};
+use vocab::{Millis, Month};
 
 #[derive(Args)]
 pub struct Bill {
-    /// As this tenant may ask itself, by the bus; without it as the context's, and as finance reads it where that is the
-    /// operator's.
-    #[arg(long)]
-    tenant: Option<String>,
+    #[command(flatten)]
+    whose: Whose,
     /// 2026-11; without it, this month.
     #[arg(long, value_parser = month)]
     month: Option<Month>,
@@ -29,38 +26,17 @@ impl Bill {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let now = Month::of(Millis(context.clock().now_ms()));
         let month = self.month.unwrap_or(now);
-        let bill = match context.tenant_of(self.tenant.as_deref()) {
-            Some(tenant) => own(context, &tenant, month).await?,
-            None => OfMonth::read(&context.usage()?, None, month).await?,
-        };
-        bill.page().print(self.output)
+        let client = context.asker(self.whose.tenant.as_deref()).await?;
+        OfMonth::ask(&client, month)
+            .await?
+            .page()
+            .print(self.output)
     }
-}
-
-async fn own(context: &Context, tenant: &str, month: Month) -> Result<OfMonth, Failure> {
-    let client = context.tenant(Some(tenant)).await?;
-    let bill = client.bill(month.0, 0).await?;
-    let lines = bill.lines.iter().map(|line| InvoiceLine {
-        tenant: tenant.to_owned(),
-        team: line.team.clone(),
-        resource: line.resource.clone(),
-        micro_per_unit_hour: line.micro_per_unit_hour,
-        has_rate: !line.unrated,
-        is_correction: line.correction,
-        quantity: line.quantity.parse().unwrap_or_default(),
-        amount_micro: line.amount_micro.into(),
-    });
-    Ok(OfMonth {
-        lines: lines.collect(),
-        month,
-        through: (!bill.closed).then_some(Millis(bill.through_ms)),
-        currency: bill.currency,
-    })
 }
 
 /// Lines and sums by tenant.
 pub struct OfMonth {
-    lines: Vec<InvoiceLine>,
+    lines: Vec<BillLine>,
     month: Month,
     /// Up to when what runs is in it; none: it is closed.
     through: Option<Millis>,
@@ -68,19 +44,27 @@ pub struct OfMonth {
 }
 
 impl OfMonth {
-    /// Of all tenants, or of one.
-    pub async fn read(
-        store: &Store,
-        tenant: Option<&Token>,
-        month: Month,
-    ) -> Result<Self, Failure> {
-        let known = store.known().await?;
-        Ok(Self {
-            lines: store.bill(&known, tenant, month).await?,
-            month,
-            through: (!known.is_closed(month)).then_some(known.through),
-            currency: store.currency().await?,
-        })
+    /// By the bus, as whoever asks may.
+    pub async fn ask(client: &Client, month: Month) -> Result<Self, Failure> {
+        let mut query = BillQuery {
+            month: month.0,
+            ..BillQuery::default()
+        };
+        let mut lines = Vec::new();
+        loop {
+            let page = client.bill(&query).await?;
+            lines.extend(page.lines);
+            query.after = page.next;
+            if query.after.is_empty() {
+                return Ok(Self {
+                    lines,
+                    month,
+                    through: (!page.closed).then_some(Millis(page.through_ms)),
+                    currency: page.currency,
+                });
+            }
+            query.at_lsn = page.lsn;
+        }
     }
 
     pub fn page(&self) -> Page {
@@ -123,7 +107,10 @@ impl OfMonth {
         let mut rows = Vec::new();
         for of_tenant in self.lines.chunk_by(|a, b| a.tenant == b.tenant) {
             rows.extend(of_tenant.iter().map(|line| self.row(line)));
-            let sum = of_tenant.iter().map(|line| line.amount_micro).sum();
+            let sum = of_tenant
+                .iter()
+                .map(|line| i128::from(line.amount_micro))
+                .sum();
             let tenant = of_tenant.first().map_or("", |line| &line.tenant);
             let mut total = vec![plain(tenant), plain(""), plain("total")];
             total.resize(6, plain(""));
@@ -133,20 +120,20 @@ impl OfMonth {
         Sheet::new(columns(), 4, rows)
     }
 
-    fn row(&self, line: &InvoiceLine) -> Vec<Cell> {
-        let remark = match (line.is_correction, line.has_rate) {
+    fn row(&self, line: &BillLine) -> Vec<Cell> {
+        let remark = match (line.correction, line.unrated) {
             (true, _) => "correction",
-            (false, false) => "no rate",
-            (false, true) => "",
+            (false, true) => "no rate",
+            (false, false) => "",
         };
         vec![
             plain(&line.tenant),
             named(&line.team),
             plain(&line.resource),
             plain(remark),
-            used(&line.resource, line.quantity),
+            used(&line.resource, quantity(&line.quantity)),
             money(line.micro_per_unit_hour.into()),
-            self.amount(line.amount_micro),
+            self.amount(line.amount_micro.into()),
         ]
     }
 

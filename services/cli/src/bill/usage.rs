@@ -1,24 +1,21 @@
 //! What was used, and what it costs, by whatever it is told apart by.
 
-use super::{month, used};
+use super::{month, quantity, used};
 use crate::{
     Failure, amount,
-    context::Context,
+    context::{Context, Whose},
     names,
     print::{Cell, Column, Output, Page, Sheet, column, exactly, moment, named, plain},
 };
-use analytics::store::{Dimension, UseLine, Wanted, When};
 use clap::{Args, ValueEnum};
-use client::{Client, UsageBy, UsageQuery};
+use client::{Client, UsageBy, UsageLine, UsageQuery};
 use serde_json::json;
-use vocab::{AllocationId, Millis, Month};
+use vocab::{Millis, Month};
 
 #[derive(Args)]
 pub struct Usage {
-    /// As this tenant may ask itself, by the bus; without it as the context's, and of all tenants, as finance reads it, where
-    /// that is the operator's.
-    #[arg(long)]
-    tenant: Option<String>,
+    #[command(flatten)]
+    whose: Whose,
     /// What lines are told apart by, beside the resource; may be repeated.
     #[arg(long = "by", value_enum)]
     by: Vec<By>,
@@ -73,17 +70,17 @@ enum By {
 const PAGE_MAX: u32 = 1000;
 
 impl By {
-    fn both(self) -> (UsageBy, Dimension) {
+    fn asked(self) -> UsageBy {
         match self {
-            Self::Hour => (UsageBy::Hour, Dimension::Hour),
-            Self::Day => (UsageBy::Day, Dimension::Day),
-            Self::Team => (UsageBy::Team, Dimension::Team),
-            Self::Namespace => (UsageBy::Namespace, Dimension::Namespace),
-            Self::Queue => (UsageBy::Queue, Dimension::Queue),
-            Self::JobSet => (UsageBy::JobSet, Dimension::JobSet),
-            Self::PriorityClass => (UsageBy::PriorityClass, Dimension::PriorityClass),
-            Self::Cluster => (UsageBy::Cluster, Dimension::Cluster),
-            Self::Pool => (UsageBy::Pool, Dimension::Pool),
+            Self::Hour => UsageBy::Hour,
+            Self::Day => UsageBy::Day,
+            Self::Team => UsageBy::Team,
+            Self::Namespace => UsageBy::Namespace,
+            Self::Queue => UsageBy::Queue,
+            Self::JobSet => UsageBy::JobSet,
+            Self::PriorityClass => UsageBy::PriorityClass,
+            Self::Cluster => UsageBy::Cluster,
+            Self::Pool => UsageBy::Pool,
         }
     }
 
@@ -101,7 +98,7 @@ impl By {
         }
     }
 
-    fn of(self, line: &UseLine) -> Cell {
+    fn of(self, line: &UsageLine) -> Cell {
         match self {
             Self::Hour | Self::Day => moment(line.begins_ms),
             Self::Team => named(&line.team),
@@ -117,7 +114,7 @@ impl By {
 
 /// Lines, and the moment up to which what runs is in them.
 struct Found {
-    lines: Vec<UseLine>,
+    lines: Vec<UsageLine>,
     through: Millis,
     currency: String,
 }
@@ -126,22 +123,15 @@ impl Usage {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let now = Millis(context.clock().now_ms());
         let (output, by) = (self.output, self.by.clone());
-        let tenant = context.tenant_of(self.tenant.as_deref());
-        let of_all = tenant.is_none();
-        let client = match &tenant {
-            Some(tenant) => Some(context.tenant(Some(tenant)).await?),
-            None => None,
+        let of_all = context.tenant_of(self.whose.tenant.as_deref()).is_none();
+        let client = context.asker(self.whose.tenant.as_deref()).await?;
+        let allocation_id = match &self.allocation {
+            None => String::new(),
+            // Whose it would be is not said.
+            Some(id) if of_all => amount::allocation(id).map_err(Failure::usage)?.to_string(),
+            Some(name) => names::allocation(&client, name).await?,
         };
-        let allocation = match (&self.allocation, &client) {
-            (None, _) => None,
-            (Some(name), Some(client)) => Some(names::id(client, name).await?),
-            (Some(id), None) => Some(amount::allocation(id).map_err(Failure::usage)?),
-        };
-        let wanted = self.wanted(now, allocation);
-        let found = match &client {
-            Some(client) => own(client, &self.by, &wanted).await?,
-            None => all(context, wanted).await?,
-        };
+        let found = ask(&client, self.query(now, allocation_id)).await?;
         let through = amount::moment(found.through);
         Page::new(as_json(&found))
             .sheet_or(sheet(&found, &by, of_all), "nothing was used")
@@ -149,74 +139,35 @@ impl Usage {
             .print(output)
     }
 
-    fn wanted(&self, now: Millis, allocation: Option<AllocationId>) -> Wanted {
-        let past =
-            |past: Option<amount::Past>, or: Millis| past.map_or(or, |past| Millis(past.ms(now.0)));
-        let (from, until) = match self.month {
-            Some(month) => (month.begin(), month.end()),
-            None => (
-                past(self.since, Month::of(now).begin()),
-                past(self.until, Month::LAST.end()),
-            ),
+    fn query(self, now: Millis, allocation_id: String) -> UsageQuery {
+        let past = |past: Option<amount::Past>| past.map_or(0, |past| past.ms(now.0));
+        let (from_ms, until_ms) = match self.month {
+            Some(month) => (month.begin().0, month.end().0),
+            None => (past(self.since), past(self.until)),
         };
-        let when = match allocation {
-            Some(id) => When::Allocation(id.0),
-            None => When::Hours { from, until },
-        };
-        Wanted {
-            when,
-            by: self.by.iter().map(|by| by.both().1).collect(),
-            team: self.team.clone(),
-            namespace: self.namespace.clone(),
-            queue: self.queue.clone(),
-            job_set: self.job_set.clone(),
-            priority_class: self.priority_class.clone(),
-            resource: self.resource.clone(),
+        UsageQuery {
+            from_ms,
+            until_ms,
+            allocation_id,
+            by: self.by.iter().map(|by| by.asked().into()).collect(),
+            team: self.team.unwrap_or_default(),
+            namespace: self.namespace.unwrap_or_default(),
+            queue: self.queue.unwrap_or_default(),
+            job_set: self.job_set.unwrap_or_default(),
+            priority_class: self.priority_class.unwrap_or_default(),
+            resource: self.resource.unwrap_or_default(),
             limit: PAGE_MAX,
             skip: 0,
+            at_lsn: 0,
         }
     }
 }
 
-/// By the bus.
-async fn own(client: &Client, by: &[By], wanted: &Wanted) -> Result<Found, Failure> {
-    let text = |text: &Option<String>| text.clone().unwrap_or_default();
-    let (from_ms, until_ms, allocation_id) = match wanted.when {
-        When::Hours { from, until } => (from.0, until.0, String::new()),
-        When::Allocation(id) => (0, 0, id.to_string()),
-    };
-    let mut query = UsageQuery {
-        from_ms,
-        until_ms,
-        allocation_id,
-        by: by.iter().map(|by| by.both().0.into()).collect(),
-        team: text(&wanted.team),
-        namespace: text(&wanted.namespace),
-        queue: text(&wanted.queue),
-        job_set: text(&wanted.job_set),
-        priority_class: text(&wanted.priority_class),
-        resource: text(&wanted.resource),
-        limit: PAGE_MAX,
-        skip: 0,
-        at_lsn: 0,
-    };
+async fn ask(client: &Client, mut query: UsageQuery) -> Result<Found, Failure> {
     let mut lines = Vec::new();
     loop {
         let page = client.usage(&query).await?;
-        lines.extend(page.lines.into_iter().map(|line| UseLine {
-            begins_ms: line.begins_ms,
-            tenant: String::new(),
-            team: line.team,
-            namespace: line.namespace,
-            queue: line.queue,
-            job_set: line.job_set,
-            priority_class: line.priority_class,
-            cluster: line.cluster,
-            pool: line.pool,
-            resource: line.resource,
-            quantity: line.quantity.parse().unwrap_or_default(),
-            amount_micro: line.amount_micro.into(),
-        }));
+        lines.extend(page.lines);
         query.skip = page.next;
         if page.next == 0 {
             let (through, currency) = (Millis(page.through_ms), page.currency);
@@ -226,29 +177,8 @@ async fn own(client: &Client, by: &[By], wanted: &Wanted) -> Result<Found, Failu
                 currency,
             });
         }
+        query.at_lsn = page.lsn;
     }
-}
-
-/// As finance reads it.
-async fn all(context: &Context, mut wanted: Wanted) -> Result<Found, Failure> {
-    let store = context.usage()?;
-    let known = store.known().await?;
-    let mut lines = Vec::new();
-    loop {
-        let mut page = store.usage(&known, None, &wanted).await?;
-        let more = page.len() > wanted.limit as usize;
-        page.truncate(wanted.limit as usize);
-        lines.append(&mut page);
-        if !more {
-            break;
-        }
-        wanted.skip += wanted.limit;
-    }
-    Ok(Found {
-        lines,
-        through: known.through,
-        currency: store.currency().await?,
-    })
 }
 
 fn sheet(found: &Found, by: &[By], of_all: bool) -> Sheet {
@@ -261,13 +191,14 @@ fn sheet(found: &Found, by: &[By], of_all: bool) -> Sheet {
         column("quantity", "used"),
         column("amount_micro", "amount"),
     ]);
-    let row = |line: &UseLine| {
+    let row = |line: &UsageLine| {
         let tenant = of_all.then(|| plain(&line.tenant));
-        let amount = format!("{} {}", amount::money(line.amount_micro), found.currency);
+        let micro = i128::from(line.amount_micro);
+        let amount = format!("{} {}", amount::money(micro), found.currency);
         let numbers = [
             plain(&line.resource),
-            used(&line.resource, line.quantity),
-            exactly(amount, line.amount_micro),
+            used(&line.resource, quantity(&line.quantity)),
+            exactly(amount, micro),
         ];
         let by = by.iter().map(|by| by.of(line));
         tenant.into_iter().chain(by).chain(numbers).collect()
@@ -289,7 +220,7 @@ fn as_json(found: &Found) -> serde_json::Value {
             "cluster": line.cluster,
             "pool": line.pool,
             "resource": line.resource,
-            "quantity": line.quantity.to_string(),
+            "quantity": line.quantity,
             "amount_micro": line.amount_micro.to_string(),
         })
     });

@@ -4,15 +4,16 @@ use super::{Expected, told};
 use crate::{
     Failure, amount,
     context::Context,
-    print::{Output, Page, Sheet, column, moment, named, number, plain, quantity, say},
+    print::{Output, Page, Sheet, column, moment, named, number, plain, quantity, say, wide},
     sending::Sending,
     submit::{label, requirement},
 };
 use clap::{Args, Subcommand};
+use client::{ApprovalView, ApprovalsQuery};
 use schemas::v1;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
-use vocab::{ResourceKind, Token};
+use vocab::ResourceKind;
 
 /// Who may be a node of the cell.
 #[derive(Subcommand)]
@@ -136,44 +137,70 @@ async fn set_node(
 
 #[derive(Args)]
 pub struct List {
+    /// Only those with a name that begins so.
+    #[arg(long)]
+    name_prefix: Option<String>,
     #[command(flatten)]
     output: Output,
 }
 
+/// Approvals of a page, at the most.
+const PAGE_MAX: u32 = 1000;
+
 impl List {
     async fn run(self, context: &Context) -> Result<(), Failure> {
-        let pool = context.warm_state("node_heartbeat").await?;
-        let approvals = node_heartbeat::store::approvals(&pool).await?;
-        let rows = approvals.iter().map(|row| {
-            let capacity = &row.approval.capacity;
-            let (state, at, key) = match &row.joined {
-                Some((key, at)) => ("joined", *at, key.to_string()),
-                None => ("may join until", row.approval.until, String::new()),
-            };
-            vec![
-                plain(&row.node),
-                named(capacity.gpu_model.as_ref().map_or("", Token::as_str)),
-                plain(state),
-                moment(at.0),
-                named(&key),
-                quantity(ResourceKind::Cpu, capacity.cpu_milli),
-                quantity(ResourceKind::Memory, capacity.memory_bytes),
-                number(capacity.gpus),
-            ]
-        });
-        let columns = vec![
-            column("node", "node"),
-            column("gpu_model", "gpu model"),
-            column("state", "state"),
-            column("at_ms", "at"),
-            column("key", "key"),
-            column("cpu_milli", "cpu"),
-            column("memory_bytes", "memory"),
-            column("gpus", "gpus"),
-        ];
-        let sheet = Sheet::new(columns, 5, rows.collect());
-        Page::of(sheet, "no node may join").print(self.output)
+        let client = context.operator_until(None).await?;
+        let mut query = ApprovalsQuery {
+            name_prefix: self.name_prefix.unwrap_or_default(),
+            limit: PAGE_MAX,
+            ..ApprovalsQuery::default()
+        };
+        let mut approvals = Vec::new();
+        loop {
+            let page = client.approvals(&query).await?;
+            approvals.extend(page.approvals);
+            query.after = page.next;
+            if query.after.is_empty() {
+                break;
+            }
+        }
+        Page::of(sheet(&approvals), "no node may join").print(self.output)
     }
+}
+
+fn sheet(approvals: &[ApprovalView]) -> Sheet {
+    let row = |one: &ApprovalView| {
+        let capacity = one.capacity.clone().unwrap_or_default();
+        let (state, at_ms) = match one.key.is_empty() {
+            true => ("may join until", one.token_until_ms),
+            false => ("joined", one.joined_ms),
+        };
+        vec![
+            plain(&one.node),
+            named(&capacity.gpu_model),
+            plain(state),
+            moment(at_ms),
+            named(&one.key),
+            quantity(ResourceKind::Cpu, capacity.cpu_milli),
+            quantity(ResourceKind::Memory, capacity.memory_bytes),
+            number(capacity.gpus),
+            number(one.version),
+            moment(one.approved_ms),
+        ]
+    };
+    let columns = vec![
+        column("node", "node"),
+        column("gpu_model", "gpu model"),
+        column("state", "state"),
+        column("at_ms", "at"),
+        column("key", "key"),
+        column("cpu_milli", "cpu"),
+        column("memory_bytes", "memory"),
+        column("gpus", "gpus"),
+        wide("version", "version"),
+        wide("approved_ms", "approved"),
+    ];
+    Sheet::new(columns, 5, approvals.iter().map(row).collect())
 }
 
 #[derive(Args)]

@@ -7,8 +7,9 @@ use crate::{
     print::{Cell, Output, Page, Sheet, column, draws, exactly, moment, named, valued},
 };
 use clap::Args;
-use quota::{project::HourRow, store};
-use vocab::{Account, HOUR_MS, Millis, QuotaResource};
+use client::{Client, QuotaHistoryQuery};
+use quota::{project::HourRow, query::of_hour};
+use vocab::{Account, HOUR_MS, Millis, QuotaResource, Token};
 
 #[derive(Args)]
 pub struct History {
@@ -27,11 +28,12 @@ pub struct History {
 
 impl History {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let pool = context.warm_state("quota").await?;
+        let tenant = self.account.tenant.as_str();
+        let client = context.asker(Some(tenant)).await?;
         let now = context.clock().now_ms();
         let current = now.div_euclid(HOUR_MS) * HOUR_MS;
         let from = Millis(current - (i64::from(self.hours) - 1) * HOUR_MS);
-        let rows = store::history(&pool, &self.account, &self.resource, from).await?;
+        let rows = self.ask(&client, from).await?;
         let value = rows.iter().map(json::hour).collect();
         let page = Page::new(value).sheet_or(sheet(&self.resource, &rows), "nothing was used");
         let page = match draws() {
@@ -39,6 +41,37 @@ impl History {
             false => page,
         };
         page.print(self.output)
+    }
+}
+
+/// Hours of a page, at the most.
+const PAGE_MAX: u32 = 1000;
+
+impl History {
+    /// A row for each hour.
+    async fn ask(&self, client: &Client, from: Millis) -> Result<Vec<HourRow>, Failure> {
+        let name = |name: &Option<Token>| name.as_ref().map_or("", Token::as_str).to_owned();
+        let mut query = QuotaHistoryQuery {
+            team: name(&self.account.team),
+            namespace: name(&self.account.namespace),
+            resource: self.resource.to_string(),
+            from_ms: from.0,
+            limit: PAGE_MAX,
+            ..QuotaHistoryQuery::default()
+        };
+        let mut rows = Vec::new();
+        loop {
+            let page = client.quota_history(&query).await?;
+            for hour in &page.hours {
+                let row = of_hour(hour).map_err(|it| it.to_string())?;
+                rows.extend(row.each_hour().filter(|row| row.hour >= from));
+            }
+            query.after = page.next;
+            if query.after.is_empty() {
+                return Ok(rows);
+            }
+            query.at_lsn = page.lsn;
+        }
     }
 }
 

@@ -92,9 +92,20 @@ impl From<Approval> for ApprovalRow {
     }
 }
 
-/// Who may join, and who has, by name.
-pub async fn approvals(pool: &PgPool) -> Result<Vec<ApprovalRow>, WarmError> {
-    let query = table::select(Approval::TABLE) + " ORDER BY node";
-    let rows: Vec<Approval> = sqlx::query_as(&query).fetch_all(pool).await?;
+/// Who may join, and who has, by name: those with a name that begins so, behind one of them.
+pub async fn approvals(
+    pool: &PgPool,
+    prefix: &str,
+    after: &str,
+    limit: u32,
+) -> Result<Vec<ApprovalRow>, WarmError> {
+    let query = table::select(Approval::TABLE)
+        + " WHERE starts_with(node, $1) AND node > $2 ORDER BY node LIMIT $3";
+    let rows: Vec<Approval> = sqlx::query_as(&query)
+        .bind(prefix)
+        .bind(after)
+        .bind(i64::from(limit))
+        .fetch_all(pool)
+        .await?;
     Ok(rows.into_iter().map(ApprovalRow::from).collect())
 }

@@ -52,7 +52,7 @@ impl Verb for QuotaQueries {
                 Some(key.ok_or_else(|| Trouble::refused(Rule::SettingInvalid, "after"))?)
             }
         };
-        let below = below(query)?;
+        let below = below(&query.team, &query.namespace)?;
         let mut rows = store::accounts(&self.pool, whose, after.as_ref(), limit + 1).await?;
         let tenants = store::tenants(&self.pool, whose).await?;
         let planned = store::planned(&self.pool, whose).await?;
@@ -103,7 +103,7 @@ impl Verb for QuotaQueries {
 /// A reply that is none of the contract's, or of a later version.
 #[derive(Debug, thiserror::Error)]
 #[error("the cell's quota cannot be read: {0}")]
-pub struct Unreadable(&'static str);
+pub struct Unreadable(pub(super) &'static str);
 
 /// An account's part of a resource, as the cell has said it, and what is planned for it.
 pub fn of_view(view: &QuotaView) -> Result<(AccountRow, Vec<PlannedRow>), Unreadable> {
@@ -193,7 +193,10 @@ pub fn of_wait(
 }
 
 /// The team and the namespace that are asked for.
-fn below(query: &QuotaQuery) -> Result<(Option<Token>, Option<Token>), Trouble> {
+pub(super) fn below(
+    team: &str,
+    namespace: &str,
+) -> Result<(Option<Token>, Option<Token>), Trouble> {
     let name = |text: &str, field: &str| match text {
         "" => Ok(None),
         name => match Token::new(name) {
@@ -201,10 +204,7 @@ fn below(query: &QuotaQuery) -> Result<(Option<Token>, Option<Token>), Trouble> 
             Err(_) => Err(Trouble::refused(Rule::NameInvalid, field)),
         },
     };
-    let (team, namespace) = (
-        name(&query.team, "team")?,
-        name(&query.namespace, "namespace")?,
-    );
+    let (team, namespace) = (name(team, "team")?, name(namespace, "namespace")?);
     if namespace.is_some() && team.is_none() {
         return Err(Trouble::refused(Rule::NameInvalid, "team"));
     }

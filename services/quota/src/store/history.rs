@@ -6,7 +6,7 @@ use chassis::warm::{Moment, WarmError, merge};
 use sqlx::{PgConnection, PgPool};
 use std::collections::BTreeMap;
 use table::{Row, Table};
-use vocab::{Account, HOUR_MS, Millis, QuotaResource, Token};
+use vocab::{HOUR_MS, Millis, QuotaResource, Token};
 
 /// What was longer ago than this is forgotten: 400 days of the ledger's clock, so that a month can be put beside the same
 /// month of the year before.
@@ -129,29 +129,69 @@ async fn forget(tx: &mut PgConnection, rows: &[Hour]) -> Result<(), WarmError> {
     Ok(())
 }
 
-/// What an account used from a moment on: one row for each hour in which it held something, the oldest first.
+/// What is asked of the history: of an account of a tenant, or of the account of this name of each.
+#[derive(Debug, Clone)]
+pub struct HistoryOf<'a> {
+    pub tenant: Option<&'a Token>,
+    pub team: Option<&'a Token>,
+    pub namespace: Option<&'a Token>,
+    pub resource: &'a QuotaResource,
+    /// Hours that end behind it.
+    pub from: Millis,
+    /// Hours that begin before it; none: all.
+    pub until: Option<Millis>,
+    /// Behind this tenant's row of this hour.
+    pub after: Option<(Token, Millis)>,
+    pub limit: u32,
+}
+
+/// By one look at the key for each: there are many hours of a tenant.
+const TENANTS: &str = "WITH RECURSIVE t AS (
+         (SELECT tenant FROM quota_usage_history WHERE tenant >= $7 ORDER BY tenant LIMIT 1)
+         UNION ALL
+         SELECT (SELECT h.tenant FROM quota_usage_history AS h WHERE h.tenant > t.tenant ORDER BY h.tenant LIMIT 1)
+         FROM t WHERE t.tenant IS NOT NULL
+     )";
+
+/// A tenant's, each row of an hour in which its account held something, or of several, the oldest first; or each tenant's.
 pub async fn history(
     pool: &PgPool,
-    account: &Account,
-    resource: &QuotaResource,
-    from: Millis,
-) -> Result<Vec<HourRow>, WarmError> {
-    let query = table::select(Hour::TABLE)
-        + " WHERE (tenant, team, namespace, resource) = ($1, $2, $3, $4)
-                  AND hour >= coalesce((SELECT max(hour) FROM quota_usage_history
-                                        WHERE (tenant, team, namespace, resource) = ($1, $2, $3, $4) AND hour <= $5),
-                                       $5)
-            ORDER BY hour";
+    of: &HistoryOf<'_>,
+) -> Result<Vec<(Token, HourRow)>, WarmError> {
+    let tenants = match of.tenant {
+        Some(_) => "WITH t AS (SELECT $1::text AS tenant)",
+        None => TENANTS,
+    };
+    let hours = table::select(Hour::TABLE);
+    let key = "(tenant, team, namespace, resource) = (t.tenant, $2, $3, $4)";
+    // The last row that begins no later than the moment may reach beyond it.
+    let query = format!(
+        "{tenants} SELECT h.* FROM t CROSS JOIN LATERAL (
+             {hours} WHERE {key} AND ($6::timestamptz IS NULL OR hour < $6)
+                 AND hour >= coalesce((SELECT max(hour) FROM quota_usage_history WHERE {key} AND hour <= $5), $5)
+                 AND hour + hours * interval '1 hour' > $5
+         ) AS h
+         WHERE ($1::text IS NULL OR h.tenant = $1) AND (h.tenant, h.hour) > ($7, $8)
+         ORDER BY h.tenant, h.hour LIMIT $9"
+    );
+    let (tenant, hour) = match &of.after {
+        Some((tenant, hour)) => (tenant.as_str(), *hour),
+        None => ("", Millis(0)),
+    };
     let rows: Vec<Hour> = sqlx::query_as(&query)
-        .bind(account.tenant.as_str())
-        .bind(keys::name(account.team.as_ref()))
-        .bind(keys::name(account.namespace.as_ref()))
-        .bind(resource.to_string())
-        .bind(Moment::try_from(from)?)
+        .bind(of.tenant.map(Token::as_str))
+        .bind(keys::name(of.team))
+        .bind(keys::name(of.namespace))
+        .bind(of.resource.to_string())
+        .bind(Moment::try_from(of.from)?)
+        .bind(of.until.map(Moment::try_from).transpose()?)
+        .bind(tenant)
+        .bind(Moment::try_from(hour)?)
+        .bind(i64::from(of.limit))
         .fetch_all(pool)
         .await?;
-    let hours = rows
-        .into_iter()
-        .flat_map(|row| HourRow::from(row).each_hour());
-    Ok(hours.filter(|row| row.hour.plus(HOUR_MS) > from).collect())
+    let rows = rows.into_iter();
+    Ok(rows
+        .map(|row| (row.tenant.clone(), HourRow::from(row)))
+        .collect())
 }

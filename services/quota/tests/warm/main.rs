@@ -10,7 +10,7 @@ use chassis::warm::{
 use ledger::{LedgerId, Sink};
 use quota::{
     project::{AccountState, Change, HourRow, Key, Peak},
-    store::{self, QuotaTables},
+    store::{self, HistoryOf, QuotaTables},
 };
 use sqlx::{Executor, PgPool};
 use vocab::{Account, Limits, Millis, QuotaResource, Token};

@@ -331,23 +331,119 @@ async fn history_is_read_by_the_hour_and_forgotten_when_it_is_old() {
     let read = async |from: i64| {
         let from = HOUR.plus(from * HOUR_MS);
         let (account, resource) = key("a", "cpu");
-        store::history(&pool, &account, &resource, from)
-            .await
-            .unwrap()
+        let of = HistoryOf {
+            tenant: Some(&account.tenant),
+            ..history_of(&resource, from)
+        };
+        told(&pool, &of).await
     };
-    let part = |hours| HourRow {
-        hours: 1,
-        used_ms: 7_200_000,
-        covered_ms: 3_600_000,
-        ..at(long, hours)
-    };
-    let all = [hour(6), at(hour(5), 1), part(2), part(3), part(4)];
+    let of_a = |row| (token("a"), row);
+    let all = [hour(6), at(hour(5), 1), long].map(of_a);
     assert_eq!(read(-9).await, all);
-    assert_eq!(read(3).await, all[3..]);
+    // The last of them reaches beyond.
+    for from in [2, 3, 4] {
+        assert_eq!(read(from).await, all[2..], "{from}");
+    }
     assert_eq!(read(5).await, []);
 
     let later = store::RETENTION_MS / HOUR_MS + 1;
     write(&pool, &[put(at(hour(1), later))]).await.unwrap();
-    assert_eq!(read(-9).await[0], at(hour(5), 1));
+    assert_eq!(read(-9).await[0], of_a(at(hour(5), 1)));
+    scratch.close().await;
+}
+
+fn history_of(resource: &QuotaResource, from: Millis) -> HistoryOf<'_> {
+    HistoryOf {
+        tenant: None,
+        team: None,
+        namespace: None,
+        resource,
+        from,
+        until: None,
+        after: None,
+        limit: 100,
+    }
+}
+
+async fn told(pool: &PgPool, of: &HistoryOf<'_>) -> Vec<(Token, HourRow)> {
+    store::history(pool, of).await.unwrap()
+}
+
+#[tokio::test]
+async fn history_of_all_tenants_is_read_by_pages() {
+    let scratch = ready("quota_history_of_all").await;
+    let pool = scratch.pool();
+    let at = |no: i64| HourRow {
+        hour: HOUR.plus(no * HOUR_MS),
+        ..hour(4)
+    };
+    let put = |of: &str, resource: &str, no| Change::Hour(key(of, resource), Box::new(at(no)));
+    let changes = [
+        put("a", "cpu", 0),
+        put("a", "cpu", 1),
+        put("a", "gpu", 0),
+        put("a/x", "cpu", 0),
+        put("b", "gpu", 0),
+        put("b/x", "cpu", 2),
+        put("c", "cpu", 0),
+        put("c", "cpu", 3),
+        put("c/x/n", "cpu", 0),
+    ];
+    write(&pool, &changes).await.unwrap();
+    let check = async |of: HistoryOf<'_>, expected: &[(&str, i64)]| {
+        let expected = expected.iter().map(|(tenant, no)| (token(tenant), at(*no)));
+        let expected: Vec<_> = expected.collect();
+        for limit in 1..6 {
+            let (mut found, mut after) = (Vec::new(), None);
+            loop {
+                let of = HistoryOf {
+                    after,
+                    limit,
+                    ..of.clone()
+                };
+                let page = told(&pool, &of).await;
+                assert!(page.len() <= limit as usize);
+                after = page.last().map(|(tenant, row)| (tenant.clone(), row.hour));
+                found.extend(page);
+                if after.is_none() {
+                    break;
+                }
+            }
+            assert_eq!(found, expected, "{limit} {of:?}");
+        }
+    };
+    let cpu = QuotaResource::Cpu;
+    let from = |no: i64| history_of(&cpu, HOUR.plus(no * HOUR_MS));
+    let all = [("a", 0), ("a", 1), ("c", 0), ("c", 3)];
+    check(from(0), &all).await;
+    check(from(1), &[("a", 1), ("c", 3)]).await;
+    let until = HistoryOf {
+        until: Some(HOUR.plus(3 * HOUR_MS)),
+        ..from(-5)
+    };
+    check(until, &all[..3]).await;
+    let (x, n, b) = (token("x"), token("n"), token("b"));
+    let team = HistoryOf {
+        team: Some(&x),
+        ..from(0)
+    };
+    check(team.clone(), &[("a", 0), ("b", 2)]).await;
+    let of_b = HistoryOf {
+        tenant: Some(&b),
+        ..team.clone()
+    };
+    check(of_b, &[("b", 2)]).await;
+    let namespace = HistoryOf {
+        namespace: Some(&n),
+        ..team
+    };
+    check(namespace, &[("c", 0)]).await;
+    // Of another tenant's place one is told nothing either.
+    let own = HistoryOf {
+        tenant: Some(&b),
+        after: Some((token("a"), HOUR)),
+        ..from(0)
+    };
+    assert_eq!(told(&pool, &own).await, []);
     scratch.close().await;
 }
