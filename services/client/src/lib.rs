@@ -48,6 +48,7 @@
 //! # }
 //! ```
 
+mod array;
 mod batcher;
 mod connect;
 mod envelope;
@@ -72,7 +73,7 @@ pub use schemas::v1::{
     Acquire, AcquireBundle, AllocationState as AllocationStanding, AllocationView, AllocationsPage,
     AllocationsQuery, Applied, BillLine, BillReply, BudgetView, Cancel, CancelJobSet, Cancelled,
     ClosePeriod, Confirm, Confirmed, CreateResource, DependencyRequest, ExplainQuery, ExplainReply,
-    ExtendedRequest, FeedPage, GangRequest, GroupTerm, JobSetCancelled, JobSetView, JobSetsPage,
+    ExtendedRequest, FeedPage, GangRequest, GroupTerm, IndexRange, JobSetCancelled, JobSetView, JobSetsPage,
     JobSetsQuery, LeaseGranted, LeaseState, LeaseView, LimitRequest, NodeAmounts,
     NodeApprovalRequest, NodeCapacity, NodeChangeView, NodeConditionView, NodeQuery, NodeReply,
     NodeRunView, NodeStanding, NodeView, NodesPage, NodesQuery, NumaPolicy, OperationState,
@@ -83,7 +84,7 @@ pub use schemas::v1::{
     ReservationView, ResourceCreated, ResourceState, ResourceView, Revoke, Revoked, SetBudget,
     SetCordon, SetNode, SetPriorityClass, SetQueue, SetQuota, SetRate, SetReservation,
     SetScheduling, SetTaints, SetTenant, SettingView, SettingsPage, SettingsQuery, Spread, Submit,
-    Submitted, Taint, TaintEffect, TenantEvent, TenantTreatment, TenantView, TenantsPage,
+    SubmitArray, Submitted, Taint, TaintEffect, TenantEvent, TenantTreatment, TenantView, TenantsPage,
     TenantsQuery, Toleration, UsageBy, UsageLine, UsagePage, UsageQuery, WaitingCount,
 };
 pub use states::{AllocationState, Allocations, Stands};
