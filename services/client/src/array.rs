@@ -29,7 +29,9 @@ impl Client {
                 indexes: ranges(indexes),
             };
             let array = Operation::new(operation_id, Verb::SubmitArray(array));
-            let ids = indexes.iter().map(|index| format!("{operation_id}-{index}"));
+            let ids = indexes
+                .iter()
+                .map(|index| format!("{operation_id}-{index}"));
             let ids: Vec<String> = ids.collect();
             let done = self.call_array(&array, &ids).await;
             let done = ids.iter().zip(done);

@@ -73,8 +73,8 @@ pub use schemas::v1::{
     Acquire, AcquireBundle, AllocationState as AllocationStanding, AllocationView, AllocationsPage,
     AllocationsQuery, Applied, BillLine, BillReply, BudgetView, Cancel, CancelJobSet, Cancelled,
     ClosePeriod, Confirm, Confirmed, CreateResource, DependencyRequest, ExplainQuery, ExplainReply,
-    ExtendedRequest, FeedPage, GangRequest, GroupTerm, IndexRange, JobSetCancelled, JobSetView, JobSetsPage,
-    JobSetsQuery, LeaseGranted, LeaseState, LeaseView, LimitRequest, NodeAmounts,
+    ExtendedRequest, FeedPage, GangRequest, GroupTerm, IndexRange, JobSetCancelled, JobSetView,
+    JobSetsPage, JobSetsQuery, LeaseGranted, LeaseState, LeaseView, LimitRequest, NodeAmounts,
     NodeApprovalRequest, NodeCapacity, NodeChangeView, NodeConditionView, NodeQuery, NodeReply,
     NodeRunView, NodeStanding, NodeView, NodesPage, NodesQuery, NumaPolicy, OperationState,
     OperationView, Operator, Outcome, PlacementPolicy, PlacementRules, PreemptionView,
@@ -84,8 +84,8 @@ pub use schemas::v1::{
     ReservationView, ResourceCreated, ResourceState, ResourceView, Revoke, Revoked, SetBudget,
     SetCordon, SetNode, SetPriorityClass, SetQueue, SetQuota, SetRate, SetReservation,
     SetScheduling, SetTaints, SetTenant, SettingView, SettingsPage, SettingsQuery, Spread, Submit,
-    SubmitArray, Submitted, Taint, TaintEffect, TenantEvent, TenantTreatment, TenantView, TenantsPage,
-    TenantsQuery, Toleration, UsageBy, UsageLine, UsagePage, UsageQuery, WaitingCount,
+    SubmitArray, Submitted, Taint, TaintEffect, TenantEvent, TenantTreatment, TenantView,
+    TenantsPage, TenantsQuery, Toleration, UsageBy, UsageLine, UsagePage, UsageQuery, WaitingCount,
 };
 pub use states::{AllocationState, Allocations, Stands};
 pub use verbs::Of;

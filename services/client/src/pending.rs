@@ -100,12 +100,7 @@ impl Client {
         }
     }
 
-    fn pending(
-        &self,
-        id: &str,
-        outcome: oneshot::Receiver<Outcome>,
-        way: Way,
-    ) -> Pending {
+    fn pending(&self, id: &str, outcome: oneshot::Receiver<Outcome>, way: Way) -> Pending {
         Pending {
             outcome,
             way,

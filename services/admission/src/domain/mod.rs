@@ -28,8 +28,8 @@ pub use resource::ResourceRequest;
 pub use room::Shares;
 pub use settings::{SETTINGS, named};
 pub use submit::{
-    ArrayRequest, DependencyRequest, GangRequest, IndexRange, PlacementRequest, RequirementRequest, SpreadRequest,
-    SubmitRequest, TermRequest, TolerationRequest,
+    ArrayRequest, DependencyRequest, GangRequest, IndexRange, PlacementRequest, RequirementRequest,
+    SpreadRequest, SubmitRequest, TermRequest, TolerationRequest,
 };
 use vocab::fact::AdmissionFact as Fact;
 use vocab::fact::{

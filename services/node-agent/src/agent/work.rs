@@ -65,7 +65,9 @@ pub fn environment(assignment: &v1::Assignment, node: &Token, cell: &str) -> Vec
         ),
         (
             "APPORTION_ARRAY_INDEX",
-            array_index.map(|index| index.to_string()).unwrap_or_default(),
+            array_index
+                .map(|index| index.to_string())
+                .unwrap_or_default(),
         ),
         ("APPORTION_OPERATION_ID", assignment.operation_id.clone()),
         // As OpenTelemetry has it for the environment of a process.

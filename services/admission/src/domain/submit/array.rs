@@ -208,7 +208,11 @@ mod tests {
         refused(&[full; 9], "too_many_elements indexes");
         refused(&[range(1, 3, 1), range(2, 2, 1)], "name_repeated indexes");
         let ten = array(&[range(0, 10, 5)]);
-        check(&ten, &"a".repeat(62), Err("operation_id_invalid operation_id"));
+        check(
+            &ten,
+            &"a".repeat(62),
+            Err("operation_id_invalid operation_id"),
+        );
         let named = |name: String| {
             let mut named = ten.clone();
             named.submit.name = name.into();
