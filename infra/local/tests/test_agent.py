@@ -487,9 +487,31 @@ name: first
         out = self.directory / "out"
         done = self.apportion("submit", "--tenant", "team-a", *ASKS, "--name", "sweep", "--array", "3-7:2", "--",
                               "sh", "-c", f"echo $APPORTION_NAME $APPORTION_ARRAY_INDEX >> {out}")
-        self.assertEqual([line.split()[0] for line in done.splitlines()], ["sweep-3", "sweep-5", "sweep-7"])
+        titles, elements = zip(*(line.split()[:2] for line in done.splitlines()))
+        self.assertEqual(titles, ("sweep-3", "sweep-5", "sweep-7"))
         self.wait(lambda: out.exists() and sorted(out.read_text(encoding="utf-8").splitlines())
                   == ["sweep-3 3", "sweep-5 5", "sweep-7 7"], "all have run")
+        # Live and over.
+        self.assertEqual(json.loads(self.apportion("get", "--tenant", "team-a", elements[1], "-o", "json"))["array_index"], 5)
+        self.wait(lambda: "finished" in self.apportion("get", "--tenant", "team-a", elements[1]), "it is over")
+        self.assertEqual(json.loads(self.apportion("get", "--tenant", "team-a", elements[1], "-o", "json"))["array_index"], 5)
+
+        nowhere = ("submit", "--tenant", "team-a", *ASKS, "--node-label", "rack=none", "--operation-id", "held")
+        held = self.ask(*nowhere, "--array", "0-2")
+        self.assertEqual(held.returncode, 0, held.stderr)
+        self.assertIn("operation held\n", held.stderr)
+        again = self.ask(*nowhere, "--array", "1-3")
+        ids = [[line.split()[1] for line in each.stdout.splitlines()] for each in (held, again)]
+        self.assertEqual(ids[0][1:], ids[1][:2], "the same operations")
+        self.assertNotIn(ids[1][2], ids[0])
+        view = json.loads(self.apportion("get", "--tenant", "team-a", ids[0][0], "-o", "json"))
+        self.assertEqual((view["state"], view["array_index"]), ("waiting", 0))
+        other = self.ask(*nowhere, "--run-time", "1m", "--array", "0-2")
+        self.assertNotEqual(other.returncode, 0)
+        self.assertIn("3 of 3 were refused", other.stderr)
+        long = "o" * 64
+        refused = self.ask("submit", "--tenant", "team-a", *ASKS, "--array", "0-2", "--operation-id", long)
+        self.assertIn("3 of 3 were refused", refused.stderr)
 
     def test_a_node_that_is_cut_off_stops_what_runs_before_it_runs_elsewhere(self):
         way = Way(self.stack["nats"]["url"])

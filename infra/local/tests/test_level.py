@@ -196,6 +196,11 @@ class Level(unittest.TestCase):
             self.control(f"start {process}")
         self.wait(lambda: (NEWEST, "analytics") in self.level()[1], "analytics is not listed")
 
+        array = ("submit", "--tenant", "team-a", "--cpu", "1", "--memory", "1GiB", "--array", "0-1")
+        early = self.apportion(*array)
+        self.assertNotEqual(early.returncode, 0, early.stdout)
+        self.assertIn("2 of 2 were refused", early.stderr)
+
         running = self.pids()
         done = self.cell("raise")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -203,6 +208,8 @@ class Level(unittest.TestCase):
         done = self.cell("raise")
         self.assertIn("already", done.stderr)
 
+        # A leader hears of it some time later.
+        self.wait(lambda: self.apportion(*array).returncode == 0, "arrays are refused still")
         agent = self.agent("after")
         self.silence_until_suspected(agent, "after")
         agent.kill()

@@ -52,6 +52,7 @@ CREATE TABLE live_allocations (
     quota_subject text,
     quota_limit bigint,
     quota_actual bigint,
+    array_index bigint,
     facts bytea NOT NULL DEFAULT '',
     CONSTRAINT live_allocations_pkey PRIMARY KEY (allocation_id),
     CONSTRAINT live_allocations_tenant_check CHECK (length(tenant) BETWEEN 1 AND 64),
@@ -72,6 +73,7 @@ CREATE TABLE live_allocations (
     CONSTRAINT live_allocations_memory_bytes_limit_check CHECK (memory_bytes_limit >= 0),
     CONSTRAINT live_allocations_quota_limit_check CHECK (quota_limit >= 0),
     CONSTRAINT live_allocations_quota_actual_check CHECK (quota_actual >= 0),
+    CONSTRAINT live_allocations_array_index_check CHECK (array_index BETWEEN 0 AND 4294967295),
     CONSTRAINT gpu_is_all_or_none CHECK ((gpu_count = 0) = (gpu_milli = 0) AND (gpu_count > 0 OR cardinality(gpu_models) = 0)),
     CONSTRAINT place_is_all_or_none CHECK ((node IS NULL) = (placed_at IS NULL) AND (node IS NOT NULL OR cardinality(gpu_devices) = 0)),
     CONSTRAINT placed_with_the_devices_asked_for CHECK (node IS NULL OR cardinality(gpu_devices) = gpu_count),
@@ -114,6 +116,7 @@ COMMENT ON COLUMN live_allocations.preempted IS 'It has to go for another.';
 COMMENT ON COLUMN live_allocations.team IS 'The account below the tenant that its quota is of.';
 COMMENT ON COLUMN live_allocations.cpu_milli_limit IS '0: no more than it asks for.';
 COMMENT ON COLUMN live_allocations.quota_rule IS 'Which rule keeps it waiting for quota: about what, the limit, and what use would come to.';
+COMMENT ON COLUMN live_allocations.array_index IS 'Which element of an array it is; none: it is of none.';
 COMMENT ON COLUMN live_allocations.facts IS 'What is said of every allocation, once: its first placement, its end or its denial. A row of `explanations` for each of them cost more than the allocation''s own. Field 1 for each, of a message with `position`, `at_ms` and `fact`, as a row of `explanations` has them.';
 CREATE INDEX live_allocations_of_tenant ON live_allocations (tenant, allocation_id);
 CREATE INDEX live_allocations_on_node ON live_allocations (node) WHERE node IS NOT NULL;

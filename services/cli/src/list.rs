@@ -255,6 +255,7 @@ pub fn json(one: &AllocationView) -> Value {
         ("gpu_milli", one.gpu_milli.into()),
         ("node", text(&one.node)),
         ("attempts", one.attempts.into()),
+        ("array_index", one.array_index.into()),
         ("requested_ms", one.requested_ms.into()),
         ("placed_ms", ms(one.placed_ms)),
         ("started_ms", ms(started_ms(one))),

@@ -34,6 +34,7 @@ pub(crate) struct Envelope {
     traceparent: Option<String>,
     bytes: usize,
     sealed: bool,
+    array: Option<String>,
 }
 
 impl Envelope {
@@ -56,6 +57,20 @@ impl Envelope {
         self.payloads.push(payload);
         self.ids.insert(operation.id().to_owned());
         self.traceparent = operation.traceparent().map(str::to_owned);
+    }
+
+    /// An array, which goes alone.
+    pub(crate) fn of_array(operation: &Operation) -> Self {
+        let mut envelope = Self::default();
+        envelope.push(operation);
+        envelope.sealed = true;
+        envelope.array = Some(operation.id().to_owned());
+        envelope
+    }
+
+    /// The operation id of the array that it is.
+    pub(crate) fn array(&self) -> Option<&str> {
+        self.array.as_deref()
     }
 
     pub(crate) fn traceparent(&self) -> Option<&str> {

@@ -48,6 +48,7 @@
 //! # }
 //! ```
 
+mod array;
 mod batcher;
 mod connect;
 mod envelope;
@@ -73,19 +74,20 @@ pub use schemas::v1::{
     AllocationsQuery, Applied, ApprovalView, ApprovalsPage, ApprovalsQuery, BillLine, BillQuery,
     BillReply, BudgetView, Cancel, CancelJobSet, Cancelled, ClosePeriod, Confirm, Confirmed,
     CreateResource, DependencyRequest, ExplainQuery, ExplainReply, ExtendedRequest, FeedPage,
-    GangRequest, GroupTerm, JobSetCancelled, JobSetView, JobSetsPage, JobSetsQuery, LeaseGranted,
-    LeaseState, LeaseView, LimitRequest, NodeAmounts, NodeApprovalRequest, NodeCapacity,
-    NodeChangeView, NodeConditionView, NodeQuery, NodeReply, NodeRunView, NodeStanding, NodeView,
-    NodesPage, NodesQuery, NumaPolicy, OperationState, OperationView, Operator, Outcome,
-    PlacementPolicy, PlacementRules, PreemptionView, PreemptionsPage, PreemptionsQuery,
-    PrioritySet, QueueOrder, QueueQuery, QueueReply, QueueView, QueuedView, QuotaHistoryPage,
-    QuotaHistoryQuery, QuotaHourView, QuotaPage, QuotaQuery, QuotaView, QuotaWait, Reclaim,
-    Reclaimed, RefusalView, RefusalsPage, RefusalsQuery, Refused, Release, Released, Requirement,
-    ReservationRequest, ReservationView, ResourceCreated, ResourceState, ResourceView, Revoke,
-    Revoked, SetBudget, SetCordon, SetNode, SetPriorityClass, SetQueue, SetQuota, SetRate,
-    SetReservation, SetScheduling, SetTaints, SetTenant, SettingView, SettingsPage, SettingsQuery,
-    Spread, Submit, Submitted, Taint, TaintEffect, TenantEvent, TenantTreatment, TenantView,
-    TenantsPage, TenantsQuery, Toleration, UsageBy, UsageLine, UsagePage, UsageQuery, WaitingCount,
+    GangRequest, GroupTerm, IndexRange, JobSetCancelled, JobSetView, JobSetsPage, JobSetsQuery,
+    LeaseGranted, LeaseState, LeaseView, LimitRequest, NodeAmounts, NodeApprovalRequest,
+    NodeCapacity, NodeChangeView, NodeConditionView, NodeQuery, NodeReply, NodeRunView,
+    NodeStanding, NodeView, NodesPage, NodesQuery, NumaPolicy, OperationState, OperationView,
+    Operator, Outcome, PlacementPolicy, PlacementRules, PreemptionView, PreemptionsPage,
+    PreemptionsQuery, PrioritySet, QueueOrder, QueueQuery, QueueReply, QueueView, QueuedView,
+    QuotaHistoryPage, QuotaHistoryQuery, QuotaHourView, QuotaPage, QuotaQuery, QuotaView,
+    QuotaWait, Reclaim, Reclaimed, RefusalView, RefusalsPage, RefusalsQuery, Refused, Release,
+    Released, Requirement, ReservationRequest, ReservationView, ResourceCreated, ResourceState,
+    ResourceView, Revoke, Revoked, SetBudget, SetCordon, SetNode, SetPriorityClass, SetQueue,
+    SetQuota, SetRate, SetReservation, SetScheduling, SetTaints, SetTenant, SettingView,
+    SettingsPage, SettingsQuery, Spread, Submit, SubmitArray, Submitted, Taint, TaintEffect,
+    TenantEvent, TenantTreatment, TenantView, TenantsPage, TenantsQuery, Toleration, UsageBy,
+    UsageLine, UsagePage, UsageQuery, WaitingCount,
 };
 pub use states::{AllocationState, Allocations, Stands};
 pub use verbs::Of;

@@ -40,7 +40,7 @@ impl Client {
                 Way::Sent(inner.publish(envelope, waiters).await?)
             }
         };
-        Ok(self.pending(operation, outcome, way))
+        Ok(self.pending(operation.id(), outcome, way))
     }
 
     /// Sends operations in as few messages as they fit into, in their order. One that could not be sent says so; those
@@ -69,24 +69,44 @@ impl Client {
             let sent = self.0.publish(envelope, waiters).await;
             for (operation, outcome) in message.iter().zip(receivers) {
                 let way = sent.clone().map(Way::Sent);
-                all.push(way.map(|way| self.pending(operation, outcome, way)));
+                all.push(way.map(|way| self.pending(operation.id(), outcome, way)));
             }
         }
         all
     }
 
-    fn pending(
+    /// Sends an array once and waits for the outcomes of its elements, of which these are the ids, in the same order.
+    pub(crate) async fn call_array(
         &self,
-        operation: &Operation,
-        outcome: oneshot::Receiver<Outcome>,
-        way: Way,
-    ) -> Pending {
+        array: &Operation,
+        ids: &[String],
+    ) -> Vec<Result<Outcome, NoOutcome>> {
+        let (waiters, receivers): (Vec<_>, Vec<_>) = ids
+            .iter()
+            .map(|id| {
+                let (waiter, receiver) = oneshot::channel();
+                ((id.clone(), waiter), receiver)
+            })
+            .unzip();
+        match self.0.publish(Envelope::of_array(array), waiters).await {
+            Ok(sent) => {
+                let pending = ids.iter().zip(receivers);
+                let pending = pending.map(|(id, outcome)| {
+                    self.pending(id, outcome, Way::Sent(sent.clone())).outcome()
+                });
+                join_all(pending).await
+            }
+            Err(none) => ids.iter().map(|_| Err(none.clone())).collect(),
+        }
+    }
+
+    fn pending(&self, id: &str, outcome: oneshot::Receiver<Outcome>, way: Way) -> Pending {
         Pending {
             outcome,
             way,
             patience: self.0.patience,
             denial: self.0.replies.denial.clone(),
-            id: operation.id().to_owned(),
+            id: id.to_owned(),
         }
     }
 

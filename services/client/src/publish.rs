@@ -46,7 +46,8 @@ impl Inner {
             Party::Tenant(tenant) => self.subjects.ingress(tenant.as_str()),
             Party::Operator => self.subjects.admin(),
         };
-        let slot = self.replies.register(waiters);
+        let array = envelope.array().map(str::to_owned);
+        let slot = self.replies.register(waiters, array);
         let mut headers = HeaderMap::new();
         headers.insert(HEADER_REPLY, slot.token.as_str());
         if let Some(traceparent) = envelope.traceparent() {

@@ -84,6 +84,8 @@ struct Waiting {
     by_id: HashMap<String, oneshot::Sender<Outcome>>,
     /// The message has one operation, so whatever is answered answers that.
     alone: bool,
+    /// The message is an array of this operation id: what is said of that is said of all its elements.
+    array: Option<String>,
 }
 
 /// The waiting operations of one connection.
@@ -113,12 +115,13 @@ impl Replies {
     }
 
     /// A token for one message: at most 32 hexadecimal digits, a dash and 20 decimal ones.
-    pub(crate) fn register(self: &Arc<Self>, waiters: Waiters) -> Slot {
+    pub(crate) fn register(self: &Arc<Self>, waiters: Waiters, array: Option<String>) -> Slot {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let token = format!("{}-{number}", self.prefix);
         let waiting = Waiting {
             alone: waiters.len() == 1,
             by_id: waiters.into_iter().collect(),
+            array,
         };
         locked(&self.waiting).insert(token.clone(), waiting);
         Slot {
@@ -155,12 +158,19 @@ impl Replies {
     fn deliver(&self, token: &str, outcome: Outcome) {
         self.decided.fetch_max(outcome.lsn, Ordering::Relaxed);
         let mut waiting = locked(&self.waiting);
-        let Some(Waiting { by_id, alone }) = waiting.get_mut(token) else {
+        let Some(Waiting {
+            by_id,
+            alone,
+            array,
+        }) = waiting.get_mut(token)
+        else {
             return;
         };
-        if let Some(waiter) = by_id.remove(&outcome.operation_id) {
+        let id = &outcome.operation_id;
+        let of_all = id.is_empty() || *alone || array.as_ref() == Some(id);
+        if let Some(waiter) = by_id.remove(id) {
             let _ = waiter.send(outcome);
-        } else if outcome.operation_id.is_empty() || *alone {
+        } else if of_all {
             // What could not be read as far as its operations was refused as a whole.
             for (_, waiter) in by_id.drain() {
                 let _ = waiter.send(outcome.clone());
@@ -228,8 +238,8 @@ mod tests {
     #[test]
     fn tokens_are_tokens_and_given_back() {
         let replies = Arc::new(Replies::new(Denial::default()));
-        let first = replies.register(Waiters::new());
-        let second = replies.register(Waiters::new());
+        let first = replies.register(Waiters::new(), None);
+        let second = replies.register(Waiters::new(), None);
         assert_ne!(first.token, second.token);
         assert!(Token::new(&first.token).is_ok());
         assert!(Token::new(&format!("{}-{}", replies.prefix, u64::MAX)).is_ok());
@@ -239,9 +249,19 @@ mod tests {
 
     /// Operations of one message, outcomes as they arrive (`-` has no id); then who got which.
     fn check(ids: &[&str], outcomes: &[&str], expected: &[Option<&str>]) {
+        check_array(None, ids, outcomes, expected);
+    }
+
+    /// The same of the elements of an array.
+    fn check_array(
+        array: Option<&str>,
+        ids: &[&str],
+        outcomes: &[&str],
+        expected: &[Option<&str>],
+    ) {
         let replies = Arc::new(Replies::new(Denial::default()));
         let (waiters, receivers) = waiters(ids);
-        let slot = replies.register(waiters);
+        let slot = replies.register(waiters, array.map(str::to_owned));
         for (lsn, id) in (1..).zip(outcomes) {
             let outcome = Outcome {
                 operation_id: id.trim_start_matches('-').to_owned(),
@@ -269,5 +289,12 @@ mod tests {
         check(&["a", "b"], &["-"], &[Some("1"), Some("1")]);
         // Bytes that hold another id than their sender says.
         check(&["a"], &["other"], &[Some("1")]);
+        let elements = ["a-1", "a-2"];
+        let array = |outcomes: &[&str], expected: &[Option<&str>]| {
+            check_array(Some("a"), &elements, outcomes, expected);
+        };
+        array(&["a-2", "a-1"], &[Some("2"), Some("1")]);
+        array(&["a"], &[Some("1"), Some("1")]);
+        array(&["a-2", "b"], &[None, Some("1")]);
     }
 }

@@ -21,7 +21,7 @@ macro_rules! verbs {
                 operation_id: impl Into<String>,
             ) -> Result<$outcome, Failed> {
                 let operation = Operation::new(operation_id, Verb::$asked(asked));
-                match decided(&operation, self.insist(&operation).await)? {
+                match decided(operation.id(), self.insist(&operation).await)? {
                     Decided::$outcome(outcome) => Ok(outcome),
                     other => Err(against(operation.id(), other)),
                 }
@@ -92,12 +92,8 @@ impl Client {
         let operations: Vec<Operation> = submits.into_iter().map(operation).collect();
         let outcomes = self.call_all(&operations).await;
         let typed = |(operation, outcome): (&Operation, _)| {
-            let submitted = match decided(operation, outcome) {
-                Ok(Decided::Submitted(submitted)) => Ok(submitted),
-                Ok(other) => Err(against(operation.id(), other)),
-                Err(failed) => Err(failed),
-            };
-            (operation.id().to_owned(), submitted)
+            let id = operation.id();
+            (id.to_owned(), submitted(id, outcome))
         };
         operations.iter().zip(outcomes).map(typed).collect()
     }
@@ -110,7 +106,7 @@ impl Client {
     ) -> Result<Cancelled, Failed> {
         let allocation_id = allocation_id.into();
         let operation = Operation::new(operation_id, Verb::Cancel(Cancel { allocation_id }));
-        match decided(&operation, self.insist(&operation).await)? {
+        match decided(operation.id(), self.insist(&operation).await)? {
             Decided::Cancelled(cancelled) => Ok(cancelled),
             other => Err(against(operation.id(), other)),
         }
@@ -125,7 +121,7 @@ impl Client {
         let job_set = job_set.into();
         let verb = Verb::CancelJobSet(CancelJobSet { job_set });
         let operation = Operation::new(operation_id, verb);
-        match decided(&operation, self.insist(&operation).await)? {
+        match decided(operation.id(), self.insist(&operation).await)? {
             Decided::JobSetCancelled(cancelled) => Ok(cancelled),
             other => Err(against(operation.id(), other)),
         }
@@ -147,17 +143,28 @@ impl Client {
             priority,
         });
         let operation = Operation::new(operation_id, verb);
-        match decided(&operation, self.insist(&operation).await)? {
+        match decided(operation.id(), self.insist(&operation).await)? {
             Decided::PrioritySet(set) => Ok(set),
             other => Err(against(operation.id(), other)),
         }
     }
 }
 
-fn decided(operation: &Operation, outcome: Result<Outcome, NoOutcome>) -> Result<Decided, Failed> {
+/// What has come of a submit of this operation id.
+pub(crate) fn submitted(
+    id: &str,
+    outcome: Result<Outcome, NoOutcome>,
+) -> Result<Submitted, Failed> {
+    match decided(id, outcome)? {
+        Decided::Submitted(submitted) => Ok(submitted),
+        other => Err(against(id, other)),
+    }
+}
+
+fn decided(id: &str, outcome: Result<Outcome, NoOutcome>) -> Result<Decided, Failed> {
     // A kind of outcome that this version does not know.
     let unknown = || Failed::OtherVerb {
-        operation_id: operation.id().to_owned(),
+        operation_id: id.to_owned(),
     };
     outcome?.result.ok_or_else(unknown)
 }

@@ -1,10 +1,10 @@
-//! Specifications for who passes them on. Tasks that ask for the same differ in their names, so all but the name lies in memory
-//! once.
+//! Specifications for who passes them on. Tasks that ask for the same differ in their names, and elements of an array in their
+//! indexes, too, so all but these lies in memory once.
 
 use crate::{AllocationSpec, Shared, Token};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use std::sync::Arc;
-use wire::{Out as _, Row};
+use wire::{Message as _, Out as _, Row};
 
 /// A specification as the message that it is, for who passes it on and decides nothing by it. It is serialised as the whole
 /// message; what a snapshot brings back is shared by nobody.
@@ -13,11 +13,14 @@ pub struct EncodedSpec {
     /// Begins with the job set, which every specification has.
     common: Arc<[u8]>,
     name: Option<Token>,
+    array_index: Option<u32>,
 }
 
 /// The numbers of the first two fields, both of them texts.
 const JOB_SET: u32 = 1;
 const NAME: u32 = 2;
+/// That of the last one.
+const ARRAY_INDEX: u32 = 24;
 /// How a text is written, beside its number.
 const TEXT: u32 = 2;
 
@@ -37,6 +40,9 @@ impl EncodedSpec {
     pub fn write_body(&self, out: &mut Row) {
         let job_set = field(JOB_SET, &self.common).map_or(0, |(_, length)| length);
         let (before, behind) = self.common.split_at(job_set);
+        if let Some(index) = self.array_index {
+            out.varint(ARRAY_INDEX, index.into());
+        }
         out.put(behind);
         if let Some(name) = &self.name {
             out.text(NAME, name.as_str().as_bytes());
@@ -50,15 +56,9 @@ impl EncodedSpec {
         bytes
     }
 
-    fn decoded(mut bytes: Vec<u8>) -> Option<Self> {
-        let (_, before) = field(JOB_SET, &bytes)?;
-        let mut name = None;
-        if let Some((text, length)) = field(NAME, &bytes[before..]) {
-            name = Some(Token::new(str::from_utf8(text).ok()?).ok()?);
-            bytes.drain(before..before + length);
-        }
-        let common = bytes.into();
-        Some(Self { common, name })
+    fn decoded(bytes: &[u8]) -> Option<Self> {
+        let spec = AllocationSpec::decode(bytes).ok()?;
+        Some(EncodedSpecs::default().of(&spec))
     }
 }
 
@@ -70,8 +70,8 @@ impl Serialize for EncodedSpec {
 
 impl<'de> Deserialize<'de> for EncodedSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let bytes = Vec::deserialize(deserializer)?;
-        Self::decoded(bytes).ok_or_else(|| D::Error::custom("not a specification"))
+        let bytes = Vec::<u8>::deserialize(deserializer)?;
+        Self::decoded(&bytes).ok_or_else(|| D::Error::custom("not a specification"))
     }
 }
 
@@ -84,9 +84,21 @@ pub struct EncodedSpecs {
 
 impl EncodedSpecs {
     pub fn of(&mut self, spec: &AllocationSpec) -> EncodedSpec {
+        let array_index = spec.array_index;
+        let of_none;
+        let spec = match array_index {
+            None => spec,
+            Some(_) => {
+                of_none = AllocationSpec {
+                    array_index: None,
+                    ..spec.clone()
+                };
+                &of_none
+            }
+        };
         let bytes = &mut self.scratch;
         bytes.clear();
-        Row::behind(bytes, |out| wire::Message::write_body(spec, out));
+        Row::behind(bytes, |out| spec.write_body(out));
         if let Some((_, before)) = field(JOB_SET, bytes)
             && let Some((_, length)) = field(NAME, &bytes[before..])
         {
@@ -94,7 +106,11 @@ impl EncodedSpecs {
         }
         let common = self.common.of(bytes.as_slice(), Arc::from);
         let name = spec.name.clone();
-        EncodedSpec { common, name }
+        EncodedSpec {
+            common,
+            name,
+            array_index,
+        }
     }
 }
 
@@ -123,19 +139,22 @@ mod tests {
         let check = |spec: &AllocationSpec| {
             let (kept, bytes) = (encoded(spec), wire::Message::encode_to_vec(spec));
             assert_eq!(kept.encoded(), bytes);
-            assert_eq!(EncodedSpec::decoded(bytes), Some(kept));
+            assert_eq!(EncodedSpec::decoded(&bytes), Some(kept));
         };
+        let element = |index, name| AllocationSpec {
+            array_index: Some(index),
+            ..spec(name, 1)
+        };
+        check(&element(0, ""));
+        check(&element(u32::MAX, "a"));
         check(&spec("", 1));
         check(&spec("a", 1));
         check(&spec(&"n".repeat(64), 1));
         check(&AllocationSpec::plain(token("j"), 0, 0));
-        assert_eq!(EncodedSpec::decoded(Vec::new()), None);
-        assert_eq!(EncodedSpec::decoded(vec![0x12, 1, b'n']), None);
-        assert_eq!(EncodedSpec::decoded(vec![0x0a, 9, b'j']), None);
-        assert_eq!(
-            EncodedSpec::decoded(vec![0x0a, 1, b'j', 0x12, 1, b'.']),
-            None
-        );
+        assert_eq!(EncodedSpec::decoded(&[]), None);
+        assert_eq!(EncodedSpec::decoded(&[0x12, 1, b'n']), None);
+        assert_eq!(EncodedSpec::decoded(&[0x0a, 9, b'j']), None);
+        assert_eq!(EncodedSpec::decoded(&[0x0a, 1, b'j', 0x12, 1, b'.']), None);
     }
 
     #[test]
@@ -146,5 +165,10 @@ mod tests {
         assert_eq!(specs.of(&spec("a", 1)), a);
         assert_ne!(specs.of(&spec("a", 2)), a);
         assert!(Arc::ptr_eq(&specs.of(&spec("c", 1)).common, &a.common));
+        let element = specs.of(&AllocationSpec {
+            array_index: Some(1),
+            ..spec("a", 1)
+        });
+        assert!(Arc::ptr_eq(&element.common, &a.common) && element != a);
     }
 }

@@ -175,6 +175,9 @@ macro_rules! facts {
                     Self::QueueSet(set) if set.change.closed => Level::CLOSING,
                     Self::PriorityClassSet(set) if set.change.closed => Level::CLOSING,
                     Self::AllocationRequested(fact) if fact.spec.is_bounded() => Level::TIME_BOUNDS,
+                    Self::AllocationRequested(fact) if fact.spec.array_index.is_some() => {
+                        Level::ARRAYS
+                    }
                     Self::AllocationStopping(fact) if fact.time_limit => Level::TIME_BOUNDS,
                     Self::AllocationEnded(fact) if fact.cause.is_of_a_bound() => Level::TIME_BOUNDS,
                     Self::AllocationRequested(fact) if fact.spec.prefers() => Level::NODE_RULES,

@@ -22,6 +22,8 @@ impl Level {
     pub const CLOSING: Self = Self(8);
     /// From here on an allocation may have bounds of its time.
     pub const TIME_BOUNDS: Self = Self(8);
+    /// From here on an allocation may be an element of an array.
+    pub const ARRAYS: Self = Self(8);
     /// The newest that this build knows: it reads all facts up to this level.
     pub const KNOWN: Self = {
         let (mut newest, mut i) = (Self::TIME_BOUNDS, 0);

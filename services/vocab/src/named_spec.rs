@@ -1,17 +1,18 @@
-//! Specifications for who reads them. Tasks that ask for the same differ in their names, so all but the name lies in memory
-//! once.
+//! Specifications for who reads them. Tasks that ask for the same differ in their names, and elements of an array in their
+//! indexes, too, so all but these lies in memory once.
 
 use crate::{AllocationSpec, Shared, Token};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use std::sync::Arc;
 use wire::Message as _;
 
-/// A specification: what many ask for, and the name. It is serialised as the whole message, so that a request can get another
+/// A specification: what many ask for, and what each has of its own. It is serialised as the whole message, so that a request can get another
 /// field without a new version of the state; what a snapshot brings back is shared by nobody.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamedSpec {
     name: Option<Token>,
-    /// It has no name.
+    array_index: Option<u32>,
+    /// It has neither.
     common: Arc<AllocationSpec>,
 }
 
@@ -20,7 +21,11 @@ impl NamedSpec {
         self.name.as_ref()
     }
 
-    /// All but the name.
+    pub fn array_index(&self) -> Option<u32> {
+        self.array_index
+    }
+
+    /// All but the name and the index.
     pub fn common(&self) -> &AllocationSpec {
         &self.common
     }
@@ -28,6 +33,7 @@ impl NamedSpec {
     pub fn whole(&self) -> AllocationSpec {
         AllocationSpec {
             name: self.name.clone(),
+            array_index: self.array_index,
             ..self.common.as_ref().clone()
         }
     }
@@ -40,9 +46,13 @@ impl NamedSpec {
 
 impl From<AllocationSpec> for NamedSpec {
     fn from(mut spec: AllocationSpec) -> Self {
-        let name = spec.name.take();
+        let (name, array_index) = (spec.name.take(), spec.array_index.take());
         let common = Arc::new(spec);
-        Self { name, common }
+        Self {
+            name,
+            array_index,
+            common,
+        }
     }
 }
 
@@ -67,9 +77,13 @@ pub struct NamedSpecs(Shared<AllocationSpec>);
 impl NamedSpecs {
     pub fn of(&mut self, spec: &AllocationSpec) -> NamedSpec {
         let mut common = spec.clone();
-        let name = common.name.take();
+        let (name, array_index) = (common.name.take(), common.array_index.take());
         let common = self.0.of(&common, |common| Arc::new(common.clone()));
-        NamedSpec { name, common }
+        NamedSpec {
+            name,
+            array_index,
+            common,
+        }
     }
 }
 
@@ -93,6 +107,15 @@ mod tests {
         assert!(Arc::ptr_eq(&a.common, &b.common));
         assert_eq!((a.whole(), b.whole()), (spec("a"), spec("b")));
         assert_eq!(specs.of(&spec("")).whole(), spec(""));
+        let element = |index| AllocationSpec {
+            array_index: Some(index),
+            ..spec("a")
+        };
+        let (first, second) = (specs.of(&element(0)), specs.of(&element(1)));
+        assert!(Arc::ptr_eq(&first.common, &a.common));
+        assert!(Arc::ptr_eq(&second.common, &a.common));
+        assert_eq!((first.whole(), second.whole()), (element(0), element(1)));
+        assert_ne!(first, a);
         b.common_mut().priority = 7;
         let priority = |spec: &NamedSpec| spec.whole().priority;
         assert_eq!((priority(&a), priority(&b)), (0, 7));
@@ -100,11 +123,18 @@ mod tests {
 
     #[test]
     fn it_is_serialised_as_the_message() {
-        let named = NamedSpec::from(spec("a"));
-        let bytes = postcard::to_stdvec(&named).unwrap();
-        let message = wire::Message::encode_to_vec(&spec("a"));
-        assert_eq!(bytes, postcard::to_stdvec(&message).unwrap());
-        assert_eq!(postcard::from_bytes::<NamedSpec>(&bytes).unwrap(), named);
+        let check = |spec: AllocationSpec| {
+            let named = NamedSpec::from(spec.clone());
+            let bytes = postcard::to_stdvec(&named).unwrap();
+            let message = wire::Message::encode_to_vec(&spec);
+            assert_eq!(bytes, postcard::to_stdvec(&message).unwrap());
+            assert_eq!(postcard::from_bytes::<NamedSpec>(&bytes).unwrap(), named);
+        };
+        check(spec("a"));
+        check(AllocationSpec {
+            array_index: Some(0),
+            ..spec("a")
+        });
         assert!(postcard::from_bytes::<NamedSpec>(&[1, 0xff]).is_err());
     }
 }

@@ -76,6 +76,9 @@ pub struct AllocationSpec {
     pub work: Option<Arc<Work>>,
     #[wire(flatten(ttl_ms = 22, time_limit_ms = 23))]
     pub bounds: TimeBounds,
+    /// Which element of an array it is; none: it is of none. Its run is told, and nothing is decided by it.
+    #[wire(24, optional)]
+    pub array_index: Option<u32>,
 }
 
 /// Bounds of an allocation's time; 0: none.
@@ -200,6 +203,7 @@ impl AllocationSpec {
             labels: Vec::new(),
             work: None,
             bounds: TimeBounds::default(),
+            array_index: None,
         }
     }
 

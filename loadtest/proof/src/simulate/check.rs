@@ -306,7 +306,8 @@ impl Checker {
                 Kind::AllocationRequested(e) => e.spec.as_ref().is_some_and(|spec| {
                     let rules = spec.rules.as_ref();
                     let prefers = rules.is_some_and(|rules| !rules.preferred.is_empty());
-                    prefers || spec.ttl_ms > 0 || spec.time_limit_ms > 0
+                    let bounded = spec.ttl_ms > 0 || spec.time_limit_ms > 0;
+                    prefers || bounded || spec.array_index.is_some()
                 }),
                 Kind::AllocationStopping(e) => e.time_limit,
                 Kind::RateSet(e) => e.change.as_ref().is_some_and(|rate| {

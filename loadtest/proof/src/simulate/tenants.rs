@@ -15,8 +15,8 @@ use mistakes::{mistake, whole_mistake};
 use prost::Message;
 use resources::Slots;
 use schemas::v1::{
-    Batch, Cancel, CancelJobSet, DependencyRequest, Request, SetPriority, Submit, request::Verb,
-    set_priority::Target,
+    Batch, Cancel, CancelJobSet, DependencyRequest, IndexRange, Request, SetPriority, Submit,
+    SubmitArray, request::Verb, set_priority::Target,
 };
 use std::collections::BTreeSet;
 use wishes::{gang, impossible, one_alike, one_of_many, submit};
@@ -24,6 +24,7 @@ use wishes::{gang, impossible, one_alike, one_of_many, submit};
 const OPERATOR: &str = "_operator";
 pub const CELL: u64 = 1;
 const GIB: i64 = 1 << 30;
+const QUANTITY_ZERO: i32 = 10;
 /// Makes a name so long that it takes room of its own.
 const LONG: &str = "-of-a-department-with-a-long-name";
 
@@ -127,6 +128,7 @@ impl Tenants {
                     random,
                 )
             }
+            31 | 32 => self.array(&tenant, random),
             _ => {
                 let of = tenant.clone();
                 self.message(&tenant, random, |it, random| it.wish(&of, known, random))
@@ -182,6 +184,50 @@ impl Tenants {
         };
         self.sent.push(ask.clone());
         ask
+    }
+
+    /// Some that differ by an index; or none at all, for a step that leads nowhere.
+    fn array(&mut self, sender: &str, random: &mut Seeded) -> Ask {
+        self.next += 1;
+        let id = format!("op-{}", self.next);
+        let wanted = self.crowd.submit()(random);
+        let first = random.below(1000) as u32;
+        let (count, step) = (1 + random.below(4) as u32, 1 + random.below(3) as u32);
+        let indexes = (0..count).map(|at| first + at * step);
+        let sound = random.chance(900);
+        let range = IndexRange {
+            first,
+            last: first + count * step - 1,
+            step: if sound { step } else { 0 },
+        };
+        let asked = |operation_id, verb, expect| {
+            let verb = Some(verb);
+            let payload = Request { operation_id, verb }.encode_to_vec();
+            Asked { payload, expect }
+        };
+        let element = |index: u32| {
+            let name = match wanted.name.as_str() {
+                "" => String::new(),
+                name => format!("{name}-{index}"),
+            };
+            let element = Submit {
+                name,
+                array_index: Some(index),
+                ..wanted.clone()
+            };
+            let id = format!("{id}-{index}");
+            asked(id, Verb::Submit(element), Expect::Sound)
+        };
+        let elements = indexes.map(element).collect();
+        let array = SubmitArray {
+            submit: Some(wanted.clone()),
+            indexes: vec![range],
+        };
+        let array = Verb::SubmitArray(array);
+        let array = asked(id.clone(), array, Expect::Unreadable(QUANTITY_ZERO));
+        let payload = array.payload.clone();
+        let operations = if sound { elements } else { vec![array] };
+        self.send(sender, payload, operations, random)
     }
 
     fn asked(&mut self, verb: Option<Verb>, expect: Expect) -> Asked {
@@ -316,8 +362,16 @@ impl Tenants {
         }
     }
 
-    /// A batch where there must be none; by itself it would be one that says an operation id.
+    /// A batch or an array where there must be none; by itself it would be a batch that says an operation id, or an array.
     fn nested(&mut self, random: &mut Seeded) -> Asked {
+        if random.chance(500) {
+            let (first, last, step) = (0, 1, 1);
+            let array = SubmitArray {
+                submit: Some(submit(random)),
+                indexes: vec![IndexRange { first, last, step }],
+            };
+            return self.asked(Some(Verb::SubmitArray(array)), Expect::Breaks(2));
+        }
         let inner = Request {
             operation_id: "in-vain".into(),
             verb: Some(Verb::Submit(submit(random))),
@@ -406,7 +460,11 @@ impl Tenants {
                     None => self.send(&ask.tenant, ask.payload, ask.operations, random),
                 }
             }
-            [one] if random.chance(200) && !matches!(one.expect, Expect::Nameless(_)) => {
+            [one]
+                if random.chance(200)
+                    && !matches!(one.expect, Expect::Nameless(_))
+                    && is_alone_too(one) =>
+            {
                 let twice = vec![one.clone(), one.clone()];
                 self.batch(&ask.tenant, twice, random)
             }
@@ -431,7 +489,8 @@ impl Tenants {
 /// Means the same by itself as in a batch.
 fn is_alone_too(one: &Asked) -> bool {
     let request = Request::decode(one.payload.as_slice());
-    !request.is_ok_and(|request| matches!(request.verb, Some(Verb::Batch(_))))
+    let is_many = |verb| matches!(verb, Some(Verb::Batch(_) | Verb::SubmitArray(_)));
+    !request.is_ok_and(|request| is_many(request.verb))
 }
 
 fn job_set(random: &mut Seeded) -> String {

@@ -1,6 +1,6 @@
 //! What is asked, as it was written: nothing but its shape has been checked.
 
-use super::{ChangeRequest, ResourceRequest, SubmitRequest, TargetRequest};
+use super::{ArrayRequest, ChangeRequest, ResourceRequest, SubmitRequest, TargetRequest};
 use compact_str::CompactString;
 use vocab::{Operation, Refusal, Token};
 
@@ -35,6 +35,9 @@ pub enum Verb {
         #[wire(3)]
         priority: i32,
     },
+    /// Many submits, which it is read as.
+    #[wire(22)]
+    SubmitArray(ArrayRequest),
     #[wire(oneof(15, 16, 17, 18, 19, 20, 21))]
     Resource(ResourceRequest),
     /// Operators only.
@@ -48,7 +51,8 @@ impl Verb {
         match self {
             Self::Submit(_) => true,
             Self::Resource(request) => request.begins(),
-            Self::Cancel { .. }
+            Self::SubmitArray(_)
+            | Self::Cancel { .. }
             | Self::CancelJobSet { .. }
             | Self::SetPriority { .. }
             | Self::Admin(_) => false,

@@ -28,8 +28,8 @@ pub use resource::ResourceRequest;
 pub use room::Shares;
 pub use settings::{SETTINGS, named};
 pub use submit::{
-    DependencyRequest, GangRequest, PlacementRequest, RequirementRequest, SpreadRequest,
-    SubmitRequest, TermRequest, TolerationRequest,
+    ArrayRequest, DependencyRequest, GangRequest, IndexRange, PlacementRequest, RequirementRequest,
+    SpreadRequest, SubmitRequest, TermRequest, TolerationRequest,
 };
 use vocab::fact::AdmissionFact as Fact;
 use vocab::fact::{
@@ -439,6 +439,8 @@ impl Admission {
                 let asked = self.check_resource(operation, &request, slot, config)?;
                 Ok(asked.into())
             }
+            // Its elements are commands; as one it stands in a batch.
+            (Verb::SubmitArray(_), _) => Err(Refusal::new(Rule::UnknownVerb, "verb")),
             // Right words at the wrong inbox.
             (
                 Verb::Submit(_)

@@ -4,7 +4,7 @@ mod outcome;
 
 pub use outcome::{EVENTS, OUTCOMES, outcome, tenant_event};
 
-use crate::domain::{Command, Verb};
+use crate::domain::{ArrayRequest, Command, Verb};
 use compact_str::CompactString;
 use ledger::{Digest, InboxMessage};
 use prost::bytes::Bytes;
@@ -39,7 +39,8 @@ struct Request {
     #[wire(1)]
     operation_id: CompactString,
     #[wire(oneof(
-        10, 11, 13, 14, 15, 16, 17, 18, 19, 20, 21, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41
+        10, 11, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40,
+        41
     ))]
     verb: Verb,
 }
@@ -58,7 +59,13 @@ pub fn commands(message: &InboxMessage, out: &mut Vec<Command>) {
     }
     let mut scratch = Vec::new();
     match batch(payload) {
-        None => out.push(command(message, payload, &mut scratch)),
+        None => match command(message, payload, &mut scratch) {
+            Command {
+                operation,
+                verb: Ok(Verb::SubmitArray(array)),
+            } => elements(&operation, &array, &mut scratch, out),
+            command => out.push(command),
+        },
         Some(Ok(requests)) => {
             let command = |one: &Bytes| command(message, one, &mut scratch);
             out.extend(requests.iter().map(command));
@@ -118,6 +125,41 @@ fn command(message: &InboxMessage, payload: &[u8], scratch: &mut Vec<u8>) -> Com
     let mut operation = operation(message, payload);
     let verb = read(payload, &mut operation, scratch);
     Command { operation, verb }
+}
+
+/// The elements of an array, as if each had been sent by itself. One that is none is refused as a whole.
+fn elements(
+    operation: &Operation,
+    array: &ArrayRequest,
+    scratch: &mut Vec<u8>,
+    out: &mut Vec<Command>,
+) {
+    let invalid = || Refusal::new(Rule::OperationIdInvalid, "operation_id");
+    let id = operation.operation_id.as_ref().ok_or_else(invalid);
+    let elements = match id.and_then(|id| array.elements(id)) {
+        Ok(elements) => elements,
+        Err(refusal) => {
+            return out.push(Command {
+                operation: operation.clone(),
+                verb: Err(refusal),
+            });
+        }
+    };
+    out.extend(elements.into_iter().map(|(id, submit)| {
+        let request = Request {
+            operation_id: id.as_str().into(),
+            verb: Verb::Submit(submit),
+        };
+        encode(&request, scratch);
+        Command {
+            operation: Operation {
+                operation_id: Some(id),
+                digest: Digest::of(scratch).short(),
+                ..operation.clone()
+            },
+            verb: Ok(request.verb),
+        }
+    }));
 }
 
 /// `scratch` has room for a request, so that it need not be made for each.

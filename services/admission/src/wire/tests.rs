@@ -1,15 +1,19 @@
 //! Requests as bytes.
 
 use super::*;
-use crate::domain::{ChangeRequest, DependencyRequest, RequirementRequest, SpreadRequest};
+use crate::domain::{
+    Admission, ChangeRequest, Config, DependencyRequest, RequirementRequest, SpreadRequest,
+};
 use crate::feed::{FeedItem, FeedKind, FeedPosition, Outcome};
 use crate::operation::{OutcomeKind, SubmitState, Waiting};
+use ledger::{Decider, Draft};
 use prost::Message as _;
 use schemas::v1::{self, request};
 use schemas::v1::{outcome::Result as Reply, submitted::State as Stands, tenant_event::Kind};
 use vocab::{
-    AllocationNo, AllocationSpec, CellNo, EncodedSpecs, EndCause, EventNo, GpuShare, GpuShares,
-    LeaseNo, Lsn, Millis, PreemptionCause, RunExit, RunExitReason, RunUsage, WaitingReason,
+    AllocationNo, AllocationSpec, CellNo, EncodedSpecs, EndCause, Event, EventNo, GpuShare,
+    GpuShares, LeaseNo, Lsn, Millis, PreemptionCause, RunExit, RunExitReason, RunUsage,
+    WaitingReason,
 };
 use wire::Open;
 
@@ -240,6 +244,170 @@ fn the_same_request_in_another_slot_has_the_same_digest() {
     assert_eq!(digest("r", Some(1)), digest("r", Some(2)));
     assert_eq!(digest("r", Some(1)), digest("r", None));
     assert_ne!(digest("r", Some(1)), digest("s", Some(1)));
+}
+
+fn array(submit: v1::Submit, indexes: &[(u32, u32, u32)]) -> request::Verb {
+    let range = |&(first, last, step): &(u32, u32, u32)| v1::IndexRange { first, last, step };
+    request::Verb::SubmitArray(v1::SubmitArray {
+        submit: Some(submit),
+        indexes: indexes.iter().map(range).collect(),
+    })
+}
+
+/// As they would have been sent one by one.
+fn one_by_one(submit: &v1::Submit, indexes: impl Iterator<Item = u32>) -> Vec<Command> {
+    let mut read = Vec::new();
+    for index in indexes {
+        let name = match submit.name.as_str() {
+            "" => String::new(),
+            name => format!("{name}-{index}"),
+        };
+        let request = v1::Request {
+            operation_id: format!("op-{index}"),
+            verb: Some(request::Verb::Submit(v1::Submit {
+                name,
+                array_index: Some(index),
+                ..submit.clone()
+            })),
+        };
+        commands(&inbox(request.encode_to_vec()), &mut read);
+    }
+    read
+}
+
+#[test]
+fn an_array_is_as_many_submits() {
+    use ledger::memory::Seeded;
+    for seed in 0..300 {
+        let mut random = Seeded::new(seed);
+        let submit = v1::Submit {
+            name: ["", "sweep"][random.below(2) as usize].into(),
+            cpu_milli: random.below(3) as i64 - 1,
+            work: (random.below(2) == 0).then(|| v1::Work {
+                command: "sh".into(),
+                args: vec!["-c".into(), "true".into()],
+                ..v1::Work::default()
+            }),
+            ..v1::Submit::default()
+        };
+        let mut next = 0;
+        let ranges: Vec<(u32, u32, u32)> = (0..=random.below(3))
+            .map(|_| {
+                let (first, step) = (next + random.below(5) as u32, 1 + random.below(4) as u32);
+                let last = first + random.below(40) as u32;
+                next = last + 1;
+                (first, last, step)
+            })
+            .collect();
+        let indexes = ranges.iter();
+        let indexes =
+            indexes.flat_map(|&(first, last, step)| (first..=last).step_by(step as usize));
+        let expected = one_by_one(&submit, indexes);
+        let mut read = Vec::new();
+        commands(&inbox(encoded(array(submit, &ranges))), &mut read);
+        assert_eq!(read, expected, "{ranges:?}");
+    }
+}
+
+#[test]
+fn what_is_no_array_is_one_operation() {
+    let check = |payload: Vec<u8>, expected: &str| {
+        let mut read = Vec::new();
+        commands(&inbox(payload), &mut read);
+        let [command] = read.as_slice() else {
+            panic!("{read:?}");
+        };
+        let refusal = command.verb.as_ref().expect_err("it is refused");
+        let found = format!("{} {}", refusal.rule.name(), refusal.subject);
+        assert_eq!(found, expected);
+        let id = command.operation.operation_id.as_ref();
+        assert_eq!(id.map(Token::as_str), Some("op"));
+    };
+    let none = encoded(array(v1::Submit::default(), &[]));
+    check(none, "quantity_zero indexes");
+    let twice = encoded(array(v1::Submit::default(), &[(0, 1, 1), (1, 1, 1)]));
+    check(twice, "name_repeated indexes");
+    let mut unknown = encoded(array(v1::Submit::default(), &[(0, 1, 1)]));
+    prost::encoding::uint32::encode(99, &1, &mut unknown);
+    check(unknown, "unknown_field field 99");
+    // In a batch it has no verb, as a batch has none there.
+    let inner = encoded(array(v1::Submit::default(), &[(0, 1, 1)]));
+    let mut requests = Vec::new();
+    prost::encoding::bytes::encode(1, &inner, &mut requests);
+    let mut batch = Vec::new();
+    prost::encoding::bytes::encode(12, &requests, &mut batch);
+    let command = command(batch);
+    assert!(matches!(command.verb, Ok(Verb::SubmitArray(_))));
+    let events = decided(vec![command]);
+    let Event::OperationRefused(refused) = &events[1] else {
+        panic!("{events:?}");
+    };
+    assert_eq!(refused.refusal, Refusal::new(Rule::UnknownVerb, "verb"));
+}
+
+/// What comes of these, behind that there is the tenant.
+fn decided(asked: Vec<Command>) -> Vec<Event> {
+    let set = v1::SetTenant {
+        tenant: "team-a".into(),
+        rate_milli: Some(0),
+        ..v1::SetTenant::default()
+    };
+    let operator = InboxMessage {
+        sender: Token::new(schemas::subjects::OPERATOR).unwrap(),
+        ..inbox(encoded(request::Verb::SetTenant(set)))
+    };
+    let mut all = Vec::new();
+    commands(&operator, &mut all);
+    all.extend(asked);
+    let (mut state, config) = (Admission::default(), Config::default());
+    let mut draft = Draft::new(Millis(1), EventNo(1));
+    for command in all {
+        state.handle(command, &config, &mut draft);
+    }
+    draft.events().cloned().collect()
+}
+
+/// On the ledger the elements of an array share what they ask for: each has its own digest of 16 bytes, what it asks for is a
+/// few words.
+#[test]
+fn an_element_of_an_array_is_few_bytes_of_a_frame() {
+    let check = |args: Vec<String>, most: usize| {
+        let submit = v1::Submit {
+            name: "sweep".into(),
+            job_set: "study".into(),
+            cpu_milli: 1000,
+            memory_bytes: 1 << 30,
+            work: Some(v1::Work {
+                command: "sh".into(),
+                args,
+                ..v1::Work::default()
+            }),
+            ..v1::Submit::default()
+        };
+        let bytes = |last: u32| {
+            let mut read = Vec::new();
+            let array = encoded(array(submit.clone(), &[(0, last, 1)]));
+            commands(&inbox(array), &mut read);
+            let events = decided(read);
+            assert!(matches!(&events[1], Event::AllocationRequested(_)));
+            assert_eq!(events.len(), last as usize + 2);
+            let mut columns = wire::Columns::default();
+            events[1..].iter().for_each(|event| columns.push(event));
+            let mut bytes = Vec::new();
+            columns.append_field(13, &mut bytes);
+            bytes.len()
+        };
+        let (one, all) = (bytes(0), bytes(999));
+        let each = (all - one) / 999;
+        assert!(
+            each <= most,
+            "{each} bytes each: {all} for all, {one} for one"
+        );
+    };
+    let script: String = (0..128).map(|line| format!("step {line:09}\n")).collect();
+    assert_eq!(script.len(), 1920);
+    check(vec!["-c".into(), script], 30);
+    check(vec!["./run".into()], 30);
 }
 
 /// A batch is opened before its requests are read.

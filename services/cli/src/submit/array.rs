@@ -1,17 +1,17 @@
 //! Many of the same, told apart by an index.
 
-use super::many::Asked;
+use super::many::{self, Titled};
+use crate::{Failure, sending::Sending};
+use client::Client;
 use schemas::v1;
 use std::str::FromStr;
 
-/// What the command of each element finds its index in.
-const VARIABLE: &str = "APPORTION_ARRAY_INDEX";
 /// Each is an operation, and an allocation, of its own.
 const ELEMENTS_MAX: u64 = 10_000;
 
 /// The indexes of an array, each once, as they were written.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Indexes(Vec<u64>);
+pub struct Indexes(Vec<u32>);
 
 impl FromStr for Indexes {
     type Err = String;
@@ -23,16 +23,16 @@ impl FromStr for Indexes {
             ));
         }
         let wrong = || format!("{text}: write FIRST-LAST, FIRST-LAST:STEP or a list as 1,3,5-7");
-        let mut indexes: Vec<u64> = Vec::new();
+        let mut indexes: Vec<u32> = Vec::new();
         for part in text.split(',') {
             let (range, step) = part.split_once(':').unwrap_or((part, "1"));
             let (first, last) = range.split_once('-').unwrap_or((range, range));
-            let number = |text: &str| text.parse::<u32>().map(u64::from).map_err(|_| wrong());
+            let number = |text: &str| text.parse::<u32>().map_err(|_| wrong());
             let (first, last, step) = (number(first)?, number(last)?, number(step)?);
             if first > last || step == 0 {
                 return Err(wrong());
             }
-            let elements = indexes.len() as u64 + (last - first) / step + 1;
+            let elements = indexes.len() as u64 + u64::from((last - first) / step) + 1;
             if elements > ELEMENTS_MAX {
                 return Err(format!(
                     "{text}: {elements} elements or more; an array has {ELEMENTS_MAX} at the most"
@@ -49,31 +49,44 @@ impl FromStr for Indexes {
     }
 }
 
+/// One of them that has no outcome yet.
+struct Element {
+    title: String,
+    index: u32,
+}
+
+impl Titled for Element {
+    fn title(&self) -> &str {
+        &self.title
+    }
+}
+
 impl Indexes {
-    /// One for each index, which its name ends with and its command finds in its environment.
-    pub fn of(&self, submit: &v1::Submit) -> Vec<Asked> {
-        let one = |(index, number): (&u64, usize)| {
-            let mut submit = submit.clone();
-            if !submit.name.is_empty() {
-                submit.name = format!("{}-{index}", submit.name);
-            }
-            if let Some(work) = &mut submit.work {
-                work.env.push(v1::EnvVar {
-                    name: VARIABLE.to_owned(),
-                    value: index.to_string(),
-                });
-            }
-            Asked {
-                title: match submit.name.as_str() {
-                    "" => index.to_string(),
-                    name => name.to_owned(),
-                },
-                number,
-                place: None,
-                submit,
-            }
+    /// As the cell will name them.
+    fn elements(&self, submit: &v1::Submit) -> Vec<Element> {
+        let element = |&index: &u32| Element {
+            title: match submit.name.as_str() {
+                "" => index.to_string(),
+                name => format!("{name}-{index}"),
+            },
+            index,
         };
-        self.0.iter().zip(1..).map(one).collect()
+        self.0.iter().map(element).collect()
+    }
+
+    /// Tells the operation, asks for all of them, and tells what came of it.
+    pub async fn send(
+        &self,
+        client: &Client,
+        submit: &v1::Submit,
+        sending: &Sending,
+    ) -> Result<(), Failure> {
+        let id = sending.id();
+        let ask = async |open: &[Element]| {
+            let indexes: Vec<u32> = open.iter().map(|one| one.index).collect();
+            client.submit_array(submit, &indexes, &id).await
+        };
+        many::outcomes(self.elements(submit), ask, sending).await
     }
 }
 
@@ -83,7 +96,7 @@ mod tests {
 
     #[test]
     fn indexes_are_ranges_with_steps_and_lists() {
-        let check = |text: &str, expected: Result<&[u64], &str>| {
+        let check = |text: &str, expected: Result<&[u32], &str>| {
             let found = text.parse::<Indexes>().map(|indexes| indexes.0);
             match (found, expected) {
                 (Ok(found), Ok(expected)) => assert_eq!(found, expected, "{text}"),
@@ -105,18 +118,17 @@ mod tests {
     }
 
     #[test]
-    fn an_element_knows_its_index() {
-        let submit = v1::Submit {
-            name: "sweep".into(),
-            work: Some(v1::Work::default()),
-            ..v1::Submit::default()
+    fn elements_are_called_as_the_cell_calls_them() {
+        let check = |name: &str, expected: [&str; 2]| {
+            let submit = v1::Submit {
+                name: name.into(),
+                ..v1::Submit::default()
+            };
+            let all = "3-4".parse::<Indexes>().unwrap().elements(&submit);
+            let titles = all.iter().map(Titled::title);
+            assert_eq!(titles.collect::<Vec<_>>(), expected);
         };
-        let all = "3-4".parse::<Indexes>().unwrap().of(&submit);
-        assert_eq!(all[1].submit.name, "sweep-4");
-        let env = &all[1].submit.work.as_ref().unwrap().env;
-        assert_eq!(
-            (env[0].name.as_str(), env[0].value.as_str()),
-            (VARIABLE, "4")
-        );
+        check("sweep", ["sweep-3", "sweep-4"]);
+        check("", ["3", "4"]);
     }
 }

@@ -185,20 +185,45 @@ pub async fn send(client: &Client, ready: Vec<Ready>, sending: &Sending) -> Resu
     for one in &ready {
         note!("operation {}: {}", one.id, one.title);
     }
-    let (all, left) = (ready.len(), Left::of(sending.deadline()));
-    let mut open = ready;
-    let mut refused = 0;
-    let failed = loop {
+    let ask = async |open: &[Ready]| {
         let asked = open.iter().map(|one| (one.id.clone(), one.submit.clone()));
         let outcomes = client.submit_all(asked.collect::<Vec<_>>()).await;
+        outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+    };
+    outcomes(ready, ask, sending).await
+}
+
+/// What is told of one of many.
+pub trait Titled {
+    fn title(&self) -> &str;
+}
+
+impl Titled for Ready {
+    fn title(&self) -> &str {
+        &self.title
+    }
+}
+
+/// Asks for all of them, and again for those without an outcome while there is time, and tells what came of each.
+pub async fn outcomes<T: Titled>(
+    all: Vec<T>,
+    ask: impl AsyncFn(&[T]) -> Vec<Result<v1::Submitted, Failed>>,
+    sending: &Sending,
+) -> Result<(), Failure> {
+    let mut open = all;
+    let (all, left) = (open.len(), Left::of(sending.deadline()));
+    let mut refused = 0;
+    let failed = loop {
+        let outcomes = ask(&open).await;
         let mut again = Vec::new();
         let mut failed = None;
-        for (one, (_, outcome)) in open.into_iter().zip(outcomes) {
+        for (one, outcome) in open.into_iter().zip(outcomes) {
+            let title = one.title();
             match outcome {
-                Ok(done) => say!("{} {} {}", one.title, done.allocation_id, state(&done)),
+                Ok(done) => say!("{title} {} {}", done.allocation_id, state(&done)),
                 Err(Failed::Refused(why)) => {
                     refused += 1;
-                    note!("{}: refused: {}", one.title, why.explanation);
+                    note!("{title}: refused: {}", why.explanation);
                 }
                 Err(other) => {
                     failed = Some(other);
@@ -213,7 +238,7 @@ pub async fn send(client: &Client, ready: Vec<Ready>, sending: &Sending) -> Resu
         }
     };
     for one in &open {
-        note!("{}: without an outcome", one.title);
+        note!("{}: without an outcome", one.title());
     }
     let bad = refused + open.len();
     let failure = match failed {

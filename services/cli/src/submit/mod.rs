@@ -33,8 +33,8 @@ pub struct Submit {
     /// dashes and with _ for -; - is the standard input. A document may name others in `after` and `after_success`.
     #[arg(long, short = 'F', value_name = "FILE", conflicts_with_all = ["Task", "Place", "Gang", "Work", "array", "follow", "wait"])]
     file: Option<String>,
-    /// Ask for one allocation for each index: 0-999, 0-999:2 or 1,3,5-7. The index is the end of the name, and its command finds it in
-    /// APPORTION_ARRAY_INDEX. Each is an operation of its own.
+    /// Ask for one allocation for each index, all in one request: 0-999, 0-999:2 or 1,3,5-7. The index is the end of the name, and its
+    /// command finds it in APPORTION_ARRAY_INDEX. The one of index 7 is the operation `<id>-7`. Cells of feature level 8 and above.
     #[arg(long, value_name = "INDEXES", conflicts_with_all = ["follow", "wait"])]
     array: Option<array::Indexes>,
     /// Show what it writes until it has ended, and end with the exit code of its command.
@@ -182,17 +182,14 @@ impl Submit {
         for name in task.after.iter_mut().chain(&mut task.after_success) {
             *name = names::allocation(&client, name).await?;
         }
-        let many = match (of_file, &self.array) {
-            (Some(all), _) => Some(all),
-            (None, Some(indexes)) => {
-                let all = indexes.of(&self.task.clone().request());
-                Some(self.ready(all)?)
-            }
-            (None, None) => None,
-        };
-        if let Some(mut all) = many {
+        if let Some(mut all) = of_file {
             all.iter_mut().try_for_each(|one| one.of_tenant(tenant))?;
             many::send(&client, all, &sending).await?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        if let Some(indexes) = &self.array {
+            let submit = self.task.request();
+            indexes.send(&client, &submit, &sending).await?;
             return Ok(ExitCode::SUCCESS);
         }
         let submitted = client.submit(self.task.request(), sending.id()).await?;
@@ -275,6 +272,7 @@ impl Task {
             work: self.work.request(),
             ttl_ms: self.ttl,
             time_limit_ms: self.time_limit,
+            array_index: None,
         }
     }
 }

@@ -575,6 +575,16 @@ pub fn samples() -> Vec<(&'static str, Event)> {
             }),
         ),
         (
+            "allocation_requested_of_an_array",
+            Event::AllocationRequested(AllocationRequested {
+                operation: operation(),
+                spec: AllocationSpec {
+                    array_index: Some(0),
+                    ..spec()
+                },
+            }),
+        ),
+        (
             "allocation_stopping_at_its_time_limit",
             Event::AllocationStopping(AllocationStopping {
                 allocation,

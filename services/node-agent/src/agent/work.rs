@@ -53,6 +53,7 @@ pub fn environment(assignment: &v1::Assignment, node: &Token, cell: &str) -> Vec
     let spec = assignment.spec.as_ref();
     let of_spec = |text: fn(&v1::AllocationSpec) -> &str| spec.map_or("", text).to_owned();
     let gang = spec.and_then(|spec| spec.gang.as_ref());
+    let array_index = spec.and_then(|spec| spec.array_index);
     [
         ("APPORTION_ALLOCATION_ID", assignment.allocation_id.clone()),
         (TENANT, assignment.tenant.clone()),
@@ -61,6 +62,12 @@ pub fn environment(assignment: &v1::Assignment, node: &Token, cell: &str) -> Vec
         (
             "APPORTION_GANG",
             gang.map(|gang| gang.name.clone()).unwrap_or_default(),
+        ),
+        (
+            "APPORTION_ARRAY_INDEX",
+            array_index
+                .map(|index| index.to_string())
+                .unwrap_or_default(),
         ),
         ("APPORTION_OPERATION_ID", assignment.operation_id.clone()),
         // As OpenTelemetry has it for the environment of a process.

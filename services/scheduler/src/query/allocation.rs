@@ -201,6 +201,7 @@ pub(super) fn view(found: &Allocation, reason: Option<WaitingReason>, lsn: Lsn) 
         preempted: found.preempted,
         last_end_cause: found.last_end_cause.map_or(0, |cause| cause.number()),
         pending_group: found.pending_group.map_or(0, |group| group.0),
+        array_index: found.array_index,
     }
 }
 
@@ -252,6 +253,7 @@ pub(super) fn of_view(view: &AllocationView, tenant: &Token) -> Option<Allocatio
         },
         waiting_reason: reason.filter(|reason| *reason != WaitingReason::Quota),
         pending_group: (view.pending_group > 0).then_some(PendingGroupNo(view.pending_group)),
+        array_index: view.array_index,
         nominated_node: text(&view.nominated_node),
         node: text(&view.node),
         gpus: (view.gpus.iter()).map(read).collect::<Option<_>>()?,

@@ -165,6 +165,9 @@ pub struct Record<'a> {
     quota_limit: Option<u64>,
     #[table(check = "quota_actual >= 0")]
     quota_actual: Option<u64>,
+    /// Which element of an array it is; none: it is of none.
+    #[table(check = "array_index BETWEEN 0 AND 4294967295", fixed)]
+    array_index: Option<u64>,
     /// What is said of every allocation, once: its first placement, its end or its denial. A row of `explanations` for each
     /// of them cost more than the allocation's own. Field 1 for each, of a message with `position`, `at_ms` and `fact`, as
     /// a row of `explanations` has them.
@@ -236,6 +239,7 @@ impl<'a> Record<'a> {
             quota_subject: refusal.map(|refusal| refusal.subject.as_str()),
             quota_limit: refusal.map(|refusal| amount(refusal.limit)),
             quota_actual: refusal.map(|refusal| amount(refusal.actual)),
+            array_index: row.spec.array_index().map(u64::from),
             facts: Facts(&[], told),
         }
     }
@@ -282,6 +286,8 @@ pub struct Allocation {
     pub memory_bytes_limit: u64,
     /// As the tenant believes; 0: not known.
     pub run_time_ms: u64,
+    /// Which element of an array it is.
+    pub array_index: Option<u32>,
     /// `requested`, `queued`, `nominated`, `placed`, `running`, `stopping`, `ended` or `denied`.
     pub state: String,
     /// Which rule keeps it waiting for quota, or has denied it.
@@ -363,6 +369,7 @@ struct Live {
     quota_subject: Option<String>,
     quota_limit: Option<i64>,
     quota_actual: Option<i64>,
+    array_index: Option<i64>,
     requested_at: Moment,
     placed_at: Option<Moment>,
     started_at: Option<Moment>,
@@ -385,6 +392,10 @@ impl TryFrom<Live> for Allocation {
             }),
             _ => None,
         };
+        let index = |index: i64| {
+            u32::try_from(index).map_err(|error| OutOfRange::new("array_index", error))
+        };
+        let array_index = row.array_index.map(index);
         Ok(Self {
             id: AllocationId(row.allocation_id),
             tenant: row.tenant,
@@ -406,6 +417,7 @@ impl TryFrom<Live> for Allocation {
             memory_bytes_limit: unsigned("memory_bytes_limit", row.memory_bytes_limit)?,
             quota,
             run_time_ms: unsigned("run_time_ms", row.run_time_ms)?,
+            array_index: array_index.transpose()?,
             state: row.state,
             waiting_reason: Option::read(row.waiting_reason, "waiting_reason")?,
             pending_group: pending_group.transpose()?.map(PendingGroupNo),
@@ -436,7 +448,7 @@ async fn live(
         r#"SELECT allocation_id, tenant, job_set, name, queue, priority, priority_class, gang, cpu_milli, memory_bytes, gpu_count,
                   gpu_milli, gpu_models, run_time_ms, state, waiting_reason, pending_group, nominated_node, node, gpu_devices,
                   gpu_shares, preempted, attempts, last_end_cause, team, namespace, qos, cpu_milli_limit,
-                  memory_bytes_limit, quota_rule, quota_subject, quota_limit, quota_actual,
+                  memory_bytes_limit, quota_rule, quota_subject, quota_limit, quota_actual, array_index,
                   requested_at AS "requested_at: Moment", placed_at AS "placed_at: Moment",
                   started_at AS "started_at: Moment", lsn
            FROM live_allocations WHERE allocation_id = $1 AND tenant = $2"#,
@@ -460,7 +472,7 @@ pub(super) async fn newest(
         r#"SELECT allocation_id, tenant, job_set, name, queue, priority, priority_class, gang, cpu_milli, memory_bytes, gpu_count,
                   gpu_milli, gpu_models, run_time_ms, state, waiting_reason, pending_group, nominated_node, node, gpu_devices,
                   gpu_shares, preempted, attempts, last_end_cause, team, namespace, qos, cpu_milli_limit,
-                  memory_bytes_limit, quota_rule, quota_subject, quota_limit, quota_actual,
+                  memory_bytes_limit, quota_rule, quota_subject, quota_limit, quota_actual, array_index,
                   requested_at AS "requested_at: Moment", placed_at AS "placed_at: Moment",
                   started_at AS "started_at: Moment", lsn
            FROM live_allocations

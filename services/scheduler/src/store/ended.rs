@@ -226,6 +226,7 @@ impl TryFrom<Ended> for Allocation {
             cpu_milli_limit: spec.limits.cpu_milli,
             memory_bytes_limit: spec.limits.memory_bytes,
             run_time_ms: spec.run_time_ms,
+            array_index: spec.array_index,
             state: row.state,
             quota: rest.refusal,
             waiting_reason: None,

@@ -27,6 +27,7 @@ pub struct Demand {
     pub run_time_ms: u64,
     pub ttl_ms: u64,
     pub time_limit_ms: u64,
+    pub array_index: Option<u32>,
     pub team: String,
     pub namespace: String,
     /// Of cpu and memory; 0: no more than it asks for.
@@ -117,6 +118,7 @@ impl Demand {
             run_time_ms: positive(submit.run_time_ms),
             ttl_ms: positive(submit.ttl_ms),
             time_limit_ms: positive(submit.time_limit_ms),
+            array_index: submit.array_index,
             team: submit.team.clone(),
             namespace: submit.namespace.clone(),
             most: (
@@ -167,6 +169,7 @@ impl Demand {
             run_time_ms: spec.run_time_ms,
             ttl_ms: spec.ttl_ms,
             time_limit_ms: spec.time_limit_ms,
+            array_index: spec.array_index,
             team: spec.team.clone(),
             namespace: spec.namespace.clone(),
             most: (spec.cpu_milli_limit, spec.memory_bytes_limit),

@@ -357,7 +357,8 @@ impl Checker {
             Some(Verb::Submit(submit)) => {
                 let rules = submit.rules.as_ref();
                 let prefers = rules.is_some_and(|rules| !rules.preferred.is_empty());
-                prefers || submit.ttl_ms > 0 || submit.time_limit_ms > 0
+                let bounded = submit.ttl_ms > 0 || submit.time_limit_ms > 0;
+                prefers || bounded || submit.array_index.is_some()
             }
             _ => false,
         };

@@ -1,6 +1,7 @@
 //! Submit: a request's quantities and names, checked one by one.
 
 mod account;
+mod array;
 mod depends;
 mod gang;
 mod queue;
@@ -10,6 +11,7 @@ mod work;
 
 use work::where_it_runs;
 
+pub use array::{ArrayRequest, IndexRange};
 pub use depends::DependencyRequest;
 pub use gang::GangRequest;
 pub use rules::TolerationRequest;
@@ -85,6 +87,8 @@ pub struct SubmitRequest {
     pub ttl_ms: i64,
     #[wire(26)]
     pub time_limit_ms: i64,
+    #[wire(27, optional)]
+    pub array_index: Option<u32>,
 }
 
 const DEFAULT_JOB_SET: &str = "default";
@@ -169,6 +173,7 @@ impl Admission {
                 ttl_ms: amount(request.ttl_ms, max, "ttl_ms")?,
                 time_limit_ms: amount(request.time_limit_ms, max, "time_limit_ms")?,
             },
+            array_index: request.array_index,
         })
     }
 }

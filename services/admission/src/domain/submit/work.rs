@@ -7,7 +7,7 @@ use vocab::{Operator, PlacementRules, Refusal, Requirement, Rule, Token, Work};
 
 /// What the agent itself says to a run.
 const AGENTS_OWN: &str = "APPORTION_";
-/// But this one, which whoever asks for an array says of each of its elements.
+/// But this one is a tenant's own where the agent does not say it: arrays were asked for so before they were requests.
 const ARRAY_INDEX: &str = "APPORTION_ARRAY_INDEX";
 const ENV_NAME_BYTES_MAX: usize = 128;
 
@@ -34,7 +34,7 @@ impl SubmitRequest {
             .try_for_each(|arg| text(arg, "work.args"))?;
         bounded(&work.env, Work::ENV_MAX, "work.env")?;
         for (name, value) in &work.env {
-            env_name(name)?;
+            env_name(name, self.array_index)?;
             text(value, "work.env")?;
         }
         if work.env.is_sorted_by(|(a, _), (b, _)| a < b) {
@@ -89,13 +89,13 @@ fn path(path: &str, field: &str) -> Result<(), Refusal> {
     text(path, field)
 }
 
-fn env_name(name: &str) -> Result<(), Refusal> {
+fn env_name(name: &str, array_index: Option<u32>) -> Result<(), Refusal> {
     let known = |c: u8| c == b'_' || c.is_ascii_alphanumeric();
     let begins = |c: &u8| !c.is_ascii_digit();
     let is_name = name.len() <= ENV_NAME_BYTES_MAX
         && name.bytes().all(known)
         && name.as_bytes().first().is_some_and(begins)
-        && (!name.starts_with(AGENTS_OWN) || name == ARRAY_INDEX);
+        && (!name.starts_with(AGENTS_OWN) || name == ARRAY_INDEX && array_index.is_none());
     match is_name {
         true => Ok(()),
         false => Err(Refusal::new(Rule::NameInvalid, "work.env")),

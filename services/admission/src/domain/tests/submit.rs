@@ -214,6 +214,20 @@ fn what_is_run_is_refused_where_no_system_takes_it() {
         },
         "name_repeated work.env",
     );
+    // The agent says it to an element of an array; otherwise it is whoever's.
+    let indexed = |r: &mut SubmitRequest| {
+        r.work = Some(Arc::new(Work {
+            command: "a".into(),
+            env: named(&["APPORTION_ARRAY_INDEX"]),
+            ..Work::default()
+        }));
+    };
+    assert!(t.spec(indexed).is_ok());
+    let element = |r: &mut SubmitRequest| {
+        indexed(r);
+        r.array_index = Some(0);
+    };
+    t.broken(element, "name_invalid work.env");
 }
 
 #[test]
@@ -320,6 +334,54 @@ fn bounds_of_time_are_of_a_later_level() {
     t.check("2", 1, Verb::Submit(limit), unsupported);
     t.level = vocab::Level::TIME_BOUNDS;
     t.check("3", 1, Verb::Submit(ttl), "requested");
+}
+
+#[test]
+fn elements_of_an_array_are_of_a_later_level() {
+    let mut t = Table::new();
+    t.level = vocab::Level(vocab::Level::ARRAYS.0 - 1);
+    let element = SubmitRequest {
+        array_index: Some(0),
+        ..submit()
+    };
+    let unsupported = "not_supported feature level";
+    t.check("1", 1, Verb::Submit(element.clone()), unsupported);
+    t.level = vocab::Level::ARRAYS;
+    t.check("2", 1, Verb::Submit(element), "requested");
+    let spec = t.spec(|r| r.array_index = Some(7)).unwrap();
+    assert_eq!(spec.array_index, Some(7));
+}
+
+/// Of the rate and of the room, too.
+#[test]
+fn each_element_of_an_array_counts() {
+    let array = ArrayRequest {
+        submit: submit(),
+        indexes: vec![IndexRange {
+            first: 0,
+            last: 9,
+            step: 1,
+        }],
+    };
+    let id = vocab::Token::new("a").unwrap();
+    let elements = array.elements(&id).unwrap();
+    let mut t = Table::new().roomy();
+    let (bytes, mut expected) = (t.state.bytes_of(&token("a")), Vec::new());
+    let rate = TenantRequest {
+        tenant: "a".into(),
+        rate_milli: Some(4000),
+        ..TenantRequest::default()
+    };
+    t.set(ChangeRequest::SetTenant(rate), "applied 2");
+    for (at, (id, submit)) in (0..).zip(elements) {
+        expected.push(match at < 4 {
+            true => "requested",
+            false => "unrecorded rate_limited rate_milli",
+        });
+        t.check(id.as_str(), 1, Verb::Submit(submit), expected[at]);
+    }
+    let each = crate::domain::room::LIVE;
+    assert!(t.state.bytes_of(&token("a")) - bytes > 4 * each);
 }
 
 fn after(pairs: &[(String, bool)]) -> Vec<DependencyRequest> {

@@ -33,6 +33,7 @@ fn allocation(state: &str) -> Allocation {
         gpu_milli: 0,
         gpu_models: Vec::new(),
         run_time_ms: 0,
+        array_index: None,
         team: None,
         namespace: None,
         qos: QosClass::Guaranteed,

@@ -189,6 +189,7 @@ impl Checker {
             }
             // Whatever else could be wrong with them, the world says.
             Verb::Batch(_)
+            | Verb::SubmitArray(_)
             | Verb::CancelJobSet(_)
             | Verb::CreateResource(_)
             | Verb::Acquire(_)

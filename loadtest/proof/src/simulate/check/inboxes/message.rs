@@ -11,7 +11,7 @@ pub struct Ask {
     pub tenant: String,
     pub payload: Vec<u8>,
     pub reply_to: Option<String>,
-    /// One, or those of a batch.
+    /// One, or those of a batch or an array.
     pub operations: Vec<Asked>,
 }
 
