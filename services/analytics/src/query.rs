@@ -6,7 +6,7 @@ use crate::{
 };
 use chassis::{
     Clock, Context,
-    query::{Asked, Trouble, Verb, page_limit},
+    query::{Asked, Trouble, Verb, cut, page_limit},
 };
 use schemas::v1::{BillLine, BillQuery, BillReply, UsageBy, UsageLine, UsagePage, UsageQuery};
 use std::sync::Arc;
@@ -68,8 +68,7 @@ impl Verb for UsageQueries {
         let mut lines = (desk.store)
             .usage(&known, Some(&asked.tenant), &wanted)
             .await?;
-        let more = lines.len() > wanted.limit as usize;
-        lines.truncate(wanted.limit as usize);
+        let more = cut(&mut lines, wanted.limit);
         Ok(UsagePage {
             lines: lines.into_iter().map(line).collect(),
             refusal: None,

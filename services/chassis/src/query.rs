@@ -106,6 +106,13 @@ pub fn page_limit(asked: u32, usual: u32, max: u32) -> Result<u32, Trouble> {
     }
 }
 
+/// Cuts what was found to a page. It was looked for one more than the page has; whether there was one, and so another page.
+pub fn cut<T>(found: &mut Vec<T>, limit: u32) -> bool {
+    let has_more = found.len() > limit as usize;
+    found.truncate(limit as usize);
+    has_more
+}
+
 /// A verb of a service.
 pub trait Verb: Send + Sync + 'static {
     /// The last token of the subject.

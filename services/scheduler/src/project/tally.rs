@@ -181,6 +181,7 @@ mod tests {
             since: Millis(100 + no as i64),
             attempts: 0,
             last_cause: None,
+            quota_flags: Default::default(),
             lsn: Lsn(1),
         }
     }
@@ -264,7 +265,10 @@ mod tests {
                 let key = [tenant, job_set, queue].map(Token::to_string);
                 let new = (Counts::default(), tally.first_requested, tally.last_change);
                 let (counts, first, last) = job_sets.entry(key).or_insert(new);
-                counts.iter_mut().zip(tally.counts).for_each(|(sum, count)| *sum += count);
+                counts
+                    .iter_mut()
+                    .zip(tally.counts)
+                    .for_each(|(sum, count)| *sum += count);
                 *first = tally.first_requested.min(*first);
                 *last = tally.last_change.max(*last);
             }
@@ -289,7 +293,11 @@ mod tests {
             told: Default::default(),
         };
         let tallies = Tallies::of(&[&one]);
-        let job_set = tallies.job_sets.values().next().map(|it| (it.counts, it.last_change));
+        let job_set = tallies
+            .job_sets
+            .values()
+            .next()
+            .map(|it| (it.counts, it.last_change));
         assert_eq!(job_set, Some((Counts::default(), Millis(101))));
         assert!(tallies.tenants.is_empty());
     }

@@ -12,7 +12,7 @@ use table::{Read, Table};
 use uuid::Uuid;
 use vocab::{
     AllocationId, CellNo, EndCause, GpuShare, GpuShares, Lsn, Millis, PendingGroupNo, QosClass,
-    Refusal, Rule, RunExit, Stage, Token, WaitingReason,
+    QuotaFlags, Refusal, Rule, RunExit, Stage, TimeBounds, Token, WaitingReason,
 };
 
 /// Every allocation that is not over, as the ledger has it. One that is over is in `ended_allocations`; most are over before
@@ -165,6 +165,16 @@ pub struct Record<'a> {
     quota_limit: Option<u64>,
     #[table(check = "quota_actual >= 0")]
     quota_actual: Option<u64>,
+    /// What is remarkable about the quota that it has, as bits: 1 it was granted above a soft limit, 2 above a hard one for as
+    /// long as a burst lasts, 4 of what others of the cohort lend.
+    #[table(default = "0", check = "quota_flags BETWEEN 0 AND 7")]
+    quota_flags: u32,
+    /// Not placed so long after its request, it ends; 0: it waits without a bound.
+    #[table(default = "0", check = "ttl_ms >= 0", fixed)]
+    ttl_ms: u64,
+    /// A run of it is stopped after so long; 0: it goes on without a bound.
+    #[table(default = "0", check = "time_limit_ms >= 0", fixed)]
+    time_limit_ms: u64,
     /// What is said of every allocation, once: its first placement, its end or its denial. A row of `explanations` for each
     /// of them cost more than the allocation's own. Field 1 for each, of a message with `position`, `at_ms` and `fact`, as
     /// a row of `explanations` has them.
@@ -236,6 +246,9 @@ impl<'a> Record<'a> {
             quota_subject: refusal.map(|refusal| refusal.subject.as_str()),
             quota_limit: refusal.map(|refusal| amount(refusal.limit)),
             quota_actual: refusal.map(|refusal| amount(refusal.actual)),
+            quota_flags: row.quota_flags.0,
+            ttl_ms: spec.bounds.ttl_ms,
+            time_limit_ms: spec.bounds.time_limit_ms,
             facts: Facts(&[], told),
         }
     }
@@ -282,10 +295,12 @@ pub struct Allocation {
     pub memory_bytes_limit: u64,
     /// As the tenant believes; 0: not known.
     pub run_time_ms: u64,
+    pub bounds: TimeBounds,
     /// `requested`, `queued`, `nominated`, `placed`, `running`, `stopping`, `ended` or `denied`.
     pub state: String,
     /// Which rule keeps it waiting for quota, or has denied it.
     pub quota: Option<Refusal>,
+    pub quota_flags: QuotaFlags,
     pub waiting_reason: Option<WaitingReason>,
     pub pending_group: Option<PendingGroupNo>,
     /// Is being cleared for it.
@@ -363,6 +378,9 @@ struct Live {
     quota_subject: Option<String>,
     quota_limit: Option<i64>,
     quota_actual: Option<i64>,
+    quota_flags: i32,
+    ttl_ms: i64,
+    time_limit_ms: i64,
     requested_at: Moment,
     placed_at: Option<Moment>,
     started_at: Option<Moment>,
@@ -405,7 +423,12 @@ impl TryFrom<Live> for Allocation {
             cpu_milli_limit: unsigned("cpu_milli_limit", row.cpu_milli_limit)?,
             memory_bytes_limit: unsigned("memory_bytes_limit", row.memory_bytes_limit)?,
             quota,
+            quota_flags: QuotaFlags(u32::read(row.quota_flags, "quota_flags")?),
             run_time_ms: unsigned("run_time_ms", row.run_time_ms)?,
+            bounds: TimeBounds {
+                ttl_ms: unsigned("ttl_ms", row.ttl_ms)?,
+                time_limit_ms: unsigned("time_limit_ms", row.time_limit_ms)?,
+            },
             state: row.state,
             waiting_reason: Option::read(row.waiting_reason, "waiting_reason")?,
             pending_group: pending_group.transpose()?.map(PendingGroupNo),
@@ -437,7 +460,7 @@ async fn live(
                   gpu_milli, gpu_models, run_time_ms, state, waiting_reason, pending_group, nominated_node, node, gpu_devices,
                   gpu_shares, preempted, attempts, last_end_cause, team, namespace, qos, cpu_milli_limit,
                   memory_bytes_limit, quota_rule, quota_subject, quota_limit, quota_actual,
-                  requested_at AS "requested_at: Moment", placed_at AS "placed_at: Moment",
+                  quota_flags, ttl_ms, time_limit_ms, requested_at AS "requested_at: Moment", placed_at AS "placed_at: Moment",
                   started_at AS "started_at: Moment", lsn
            FROM live_allocations WHERE allocation_id = $1 AND tenant = $2"#,
         id.0,
@@ -461,7 +484,7 @@ pub(super) async fn newest(
                   gpu_milli, gpu_models, run_time_ms, state, waiting_reason, pending_group, nominated_node, node, gpu_devices,
                   gpu_shares, preempted, attempts, last_end_cause, team, namespace, qos, cpu_milli_limit,
                   memory_bytes_limit, quota_rule, quota_subject, quota_limit, quota_actual,
-                  requested_at AS "requested_at: Moment", placed_at AS "placed_at: Moment",
+                  quota_flags, ttl_ms, time_limit_ms, requested_at AS "requested_at: Moment", placed_at AS "placed_at: Moment",
                   started_at AS "started_at: Moment", lsn
            FROM live_allocations
            WHERE tenant = $1 AND allocation_id < $2 AND allocation_id > $3 AND state = ANY ($4)
