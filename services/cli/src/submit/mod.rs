@@ -382,6 +382,14 @@ mod tests {
     }
 
     #[test]
+    fn a_trial_is_of_one_request_and_waits_for_nothing() {
+        assert!(request("--dry-run --deadline 5s").is_ok());
+        for beside in ["--array 0-3", "--wait ended", "--follow", "--operation-id x"] {
+            assert!(request(&format!("--dry-run {beside}")).is_err(), "{beside}");
+        }
+    }
+
+    #[test]
     fn every_flag_reaches_the_request() {
         let all = request(
             "--queue q --priority-class c --extended fpga=2 --after a --after-success b --retries 3 \
