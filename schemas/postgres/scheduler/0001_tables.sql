@@ -53,6 +53,9 @@ CREATE TABLE live_allocations (
     quota_limit bigint,
     quota_actual bigint,
     array_index bigint,
+    quota_flags integer NOT NULL DEFAULT 0,
+    ttl_ms bigint NOT NULL DEFAULT 0,
+    time_limit_ms bigint NOT NULL DEFAULT 0,
     facts bytea NOT NULL DEFAULT '',
     CONSTRAINT live_allocations_pkey PRIMARY KEY (allocation_id),
     CONSTRAINT live_allocations_tenant_check CHECK (length(tenant) BETWEEN 1 AND 64),
@@ -247,23 +250,6 @@ COMMENT ON TABLE queues IS 'Queues.';
 COMMENT ON COLUMN queues.cpu_milli_limit IS 'None: as much as there is.';
 COMMENT ON COLUMN queues.tenants IS 'Who may submit to it beside the tenant of its name.';
 COMMENT ON COLUMN queues.placement IS 'None: the cell''s.';
-
-CREATE TABLE priority_classes (
-    priority_class text NOT NULL,
-    value integer NOT NULL,
-    preemptible boolean NOT NULL,
-    preempts boolean NOT NULL,
-    grace_ms bigint NOT NULL,
-    placement text,
-    version bigint NOT NULL,
-    changed_at timestamptz NOT NULL,
-    CONSTRAINT priority_classes_pkey PRIMARY KEY (priority_class),
-    CONSTRAINT priority_classes_grace_ms_check CHECK (grace_ms >= 0),
-    CONSTRAINT priority_classes_placement_check CHECK (placement IN ('default', 'best_fit', 'spread', 'gpu_packing', 'fgd')),
-    CONSTRAINT priority_classes_version_check CHECK (version > 0)
-);
-COMMENT ON TABLE priority_classes IS 'Priority classes.';
-COMMENT ON COLUMN priority_classes.placement IS 'None: the queue''s.';
 
 CREATE TABLE scheduling_policy (
     one boolean NOT NULL DEFAULT true,

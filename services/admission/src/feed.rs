@@ -157,7 +157,8 @@ impl Feed {
             | OutcomeKind::Confirmed
             | OutcomeKind::Released { .. }
             | OutcomeKind::Revoked { .. }
-            | OutcomeKind::Reclaimed => None,
+            | OutcomeKind::Reclaimed
+            | OutcomeKind::Passes => None,
         };
         let kept = !matches!(&kind, OutcomeKind::Refused(refusal) if !is_kept(refusal.rule));
         let outcome = Outcome {
@@ -385,12 +386,15 @@ impl Projection for Feed {
     }
 }
 
-/// Refused before anything was recorded.
-pub(crate) fn turned_away(operation_id: Option<Token>, refusal: Refusal) -> Outcome {
+/// What is answered of which nothing was recorded.
+pub(crate) fn unrecorded(operation_id: Option<Token>, answer: Result<(), Refusal>) -> Outcome {
     Outcome {
         operation_id,
         lsn: Lsn(0),
-        kind: OutcomeKind::Refused(refusal),
+        kind: match answer {
+            Ok(()) => OutcomeKind::Passes,
+            Err(refusal) => OutcomeKind::Refused(refusal),
+        },
     }
 }
 

@@ -136,6 +136,8 @@ pub enum OutcomeKind {
     },
     Reclaimed,
     Refused(Refusal),
+    /// To a trial, of which nothing is recorded.
+    Passes,
 }
 
 /// Where an allocation stood when its request was answered.
@@ -341,6 +343,7 @@ impl OutcomeKind {
             Self::Revoked { .. } => "revoked",
             Self::Reclaimed => "reclaimed",
             Self::Refused(_) => "refused",
+            Self::Passes => "passes",
         }
     }
 }

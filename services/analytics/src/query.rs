@@ -7,7 +7,7 @@ use crate::{
 };
 use chassis::{
     Clock, Context, Stopwatch,
-    query::{Asked, Mark, Trouble, Verb, page_limit},
+    query::{Asked, Mark, Trouble, Verb, cut, page_limit},
 };
 use schemas::v1::{BillLine, BillQuery, BillReply, UsageBy, UsageLine, UsagePage, UsageQuery};
 use std::{sync::Arc, time::Duration};
@@ -116,8 +116,7 @@ impl Verb for UsageQueries {
         let looked = desk.look(Self::position(&asked.query)).await?;
         let known = &looked.known;
         let mut lines = (desk.store).usage(known, asked.whose(), &wanted).await?;
-        let more = lines.len() > wanted.limit as usize;
-        lines.truncate(wanted.limit as usize);
+        let more = cut(&mut lines, wanted.limit);
         Ok(UsagePage {
             lines: lines
                 .into_iter()

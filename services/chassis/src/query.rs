@@ -114,6 +114,13 @@ pub fn name_prefix(text: &str) -> Result<String, Trouble> {
     }
 }
 
+/// Cuts what was found to a page. It was looked for one more than the page has; whether there was one, and so another page.
+pub fn cut<T>(found: &mut Vec<T>, limit: u32) -> bool {
+    let has_more = found.len() > limit as usize;
+    found.truncate(limit as usize);
+    has_more
+}
+
 /// A verb of a service.
 pub trait Verb: Send + Sync + 'static {
     /// The last token of the subject.

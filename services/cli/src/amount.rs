@@ -361,27 +361,33 @@ fn billed(kind: ResourceKind, amount: u128) -> String {
     format!("{}.{:03}", thousandths / 1000, thousandths % 1000)
 }
 
-/// An amount of a resource in the unit that people count it in, which its column need not repeat.
+/// An amount of a resource in the unit that people count it in, which its column need not repeat but for memory: that has
+/// many.
 pub fn plain(resource: &QuotaResource, amount: u128) -> String {
     match kind(resource) {
+        Some(ResourceKind::Memory) => human::memory(amount),
         Some(kind) => billed(kind, amount),
         None => amount.to_string(),
     }
 }
 
-/// What `plain` counts in; none: in numbers of the thing itself.
+/// What `plain` counts in; none: it says so itself, or counts the thing itself.
 pub fn unit(resource: &QuotaResource) -> Option<&'static str> {
-    kind(resource).map(|kind| match kind {
-        ResourceKind::Cpu => "cores",
-        ResourceKind::Memory => "GiB",
-        ResourceKind::Gpu => "GPUs",
-    })
+    match kind(resource)? {
+        ResourceKind::Cpu => Some("cores"),
+        ResourceKind::Memory => None,
+        ResourceKind::Gpu => Some("GPUs"),
+    }
 }
 
 /// An amount of a budget.
 pub fn spent(of: &BudgetOf, amount: u128) -> String {
     match of {
         BudgetOf::Money => money(i128::try_from(amount).unwrap_or(i128::MAX)),
+        // Thousandths of a GiB say little of it.
+        BudgetOf::Use(ResourceKind::Memory) if (1..1 << 30).contains(&amount) => {
+            format!("{}-hours", human::memory(amount))
+        }
         BudgetOf::Use(kind) => {
             let unit = match kind {
                 ResourceKind::Cpu => "core-hours",
@@ -580,12 +586,17 @@ mod tests {
             assert_eq!(plain(&resource, amount.unsigned_abs().into()), shown);
         };
         check("cpu", "1500m", 1500, "1.500");
-        check("memory", "2GiB", 2 << 30, "2.000");
+        check("memory", "2GiB", 2 << 30, "2 GiB");
+        check("memory", "512MiB", 512 << 20, "512 MiB");
         check("gpu:T4", "8", 8000, "8.000");
         check("extended:fpga", "8", 8, "8");
         let hours = BudgetOf::Use(ResourceKind::Gpu);
         assert_eq!(of_budget(&hours, "8"), Ok(8000));
         assert_eq!(spent(&hours, 1500), "1.500 GPU-hours");
+        let hours = BudgetOf::Use(ResourceKind::Memory);
+        assert_eq!(spent(&hours, 64 << 20), "64 MiB-hours");
+        assert_eq!(spent(&hours, 3 << 29), "1.500 GiB-hours");
+        assert_eq!(spent(&hours, 0), "0.000 GiB-hours");
     }
 
     #[test]

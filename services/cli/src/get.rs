@@ -6,8 +6,8 @@ use crate::{
     list,
     look::look_again,
     names,
-    print::{Fields, Output, Page, moment_or_never, named, number, plain},
-    submit::{how, waits, words},
+    print::{Fields, Output, Page, bound, moment_or_never, named, number, plain},
+    submit::{how, why, words},
 };
 use clap::Args;
 use client::{AllocationView, Client, QueryError};
@@ -71,7 +71,7 @@ pub async fn of_allocation<T>(
 fn fields(view: &AllocationView) -> Fields {
     let ended = view.ended.as_ref();
     let how = ended.map(|ended| how(ended.cause(), ended.exit));
-    let waiting = view.waiting.as_ref().map(waits);
+    let waiting = view.waiting.as_ref().map(why);
     let gpus = view.gpus.iter();
     let gpus: Vec<_> = gpus
         .map(|share| format!("gpu{}:{}", share.device, share.milli))
@@ -82,6 +82,9 @@ fn fields(view: &AllocationView) -> Fields {
         .add("job_set", "job set", plain(&view.job_set))
         .add("state", "state", plain(words(view.state())))
         .add("waits", "why", named(&waiting.unwrap_or_default()))
+        .add("quota_flags", "quota", list::quota(view))
+        .add("ttl_ms", "ttl", bound(view.ttl_ms))
+        .add("time_limit_ms", "time limit", bound(view.time_limit_ms))
         .add("end_cause", "ended by", named(&how.unwrap_or_default()))
         .add("node", "node", named(&view.node))
         .add("gpus", "gpus", named(&gpus.join(" ")))

@@ -63,7 +63,7 @@ impl JobSets {
         let sheet = sheet(&found, of_all, context.clock().now_ms());
         let job_sets: Value = found.iter().map(json).collect();
         let value = object([("job_sets", job_sets), ("next", next.into())]);
-        let page = Page::new(value).sheet_or(sheet, "none");
+        let page = Page::new(value).sheet_or(sheet, "no job sets");
         let page = match next {
             Some(next) => page.text(format!("there may be more: --after '{next}'")),
             None => page,

@@ -5,13 +5,14 @@ use crate::{
     context::{Context, Whose},
     explain::object,
     print::{
-        Cell, Output, Page, Sheet, column, moment_or_never, named, number, plain, quantity, valued,
-        wide,
+        Cell, Output, Page, Sheet, bound, column, exactly, moment_or_never, named, number, plain,
+        quantity, valued, wide,
     },
-    submit::{waits, words},
+    submit::{why, words},
 };
 use clap::{Args, ValueEnum};
 use client::{AllocationStanding, AllocationView, AllocationsQuery};
+use schemas::v1::Waiting;
 use serde_json::Value;
 use vocab::ResourceKind;
 
@@ -162,6 +163,10 @@ fn sheet(found: &[AllocationView], now_ms: i64) -> Sheet {
             named(&one.team),
             named(&one.namespace),
             named(&one.gang),
+            bound(one.ttl_ms),
+            bound(one.time_limit_ms),
+            quota(one),
+            named(&one.waiting.as_ref().map_or_else(String::new, why)),
             asked(ResourceKind::Cpu, one.cpu_milli),
             asked(ResourceKind::Memory, one.memory_bytes),
             asked(ResourceKind::Gpu, one.gpu_count * one.gpu_milli),
@@ -185,6 +190,10 @@ fn sheet(found: &[AllocationView], now_ms: i64) -> Sheet {
         wide("team", "team"),
         wide("namespace", "namespace"),
         wide("gang", "gang"),
+        wide("ttl_ms", "ttl"),
+        wide("time_limit_ms", "time limit"),
+        wide("quota_flags", "quota"),
+        wide("explanation", "why"),
         column("cpu_milli", "cpu"),
         column("memory_bytes", "memory"),
         column("gpu_milli", "gpu"),
@@ -194,7 +203,7 @@ fn sheet(found: &[AllocationView], now_ms: i64) -> Sheet {
         wide("requested_ms", "requested"),
         wide("started_ms", "started"),
     ];
-    Sheet::new(columns, 9, found.iter().map(row).collect())
+    Sheet::new(columns, 13, found.iter().map(row).collect())
 }
 
 /// What is asked for is not below 0.
@@ -210,17 +219,51 @@ pub fn started_ms(one: &AllocationView) -> i64 {
     }
 }
 
-/// Where it stands, and why.
+/// Where it stands, and why in a word or two, as fits into a column.
 pub fn state(one: &AllocationView) -> String {
+    let reason = |waiting: &Waiting| match &waiting.quota {
+        Some(refusal) => words(refusal.rule()),
+        None => words(waiting.reason()),
+    };
+    stands(one, reason)
+}
+
+/// Where it stands, and why in the cell's own words.
+pub fn told(one: &AllocationView) -> String {
+    stands(one, why)
+}
+
+fn stands(one: &AllocationView, reason: impl Fn(&Waiting) -> String) -> String {
     let standing = words(one.state());
     match (&one.ended, &one.waiting) {
         (Some(ended), _) => format!("{standing}: {}", words(ended.cause())),
         // Denied by quota, which is an end as well.
         (None, Some(waiting)) if one.state() == AllocationStanding::Ended => {
-            format!("denied: {}", waiting.explanation)
+            format!("denied: {}", reason(waiting))
         }
-        (None, Some(waiting)) => waits(waiting),
+        (None, Some(waiting)) => format!("waits: {}", reason(waiting)),
         (None, None) => standing,
+    }
+}
+
+/// What is remarkable about the quota that it has, as programs and as people read it.
+pub fn quota_flags(one: &AllocationView) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let flags = [
+        (one.quota_soft, ("soft", "above a soft limit")),
+        (one.quota_burst, ("burst", "above a hard limit in a burst")),
+        (one.quota_borrowed, ("borrowed", "borrowed from the cohort")),
+    ];
+    flags
+        .into_iter()
+        .filter_map(|(is_set, of)| is_set.then_some(of))
+}
+
+/// The same as a cell.
+pub fn quota(one: &AllocationView) -> Cell {
+    let (names, texts): (Vec<_>, Vec<_>) = quota_flags(one).unzip();
+    match names.is_empty() {
+        true => named(""),
+        false => exactly(texts.join(", "), names.join(" ")),
     }
 }
 
@@ -228,6 +271,7 @@ pub fn state(one: &AllocationView) -> String {
 pub fn json(one: &AllocationView) -> Value {
     let text = |text: &str| Some(text).filter(|text| !text.is_empty()).into();
     let ms = |ms: i64| Some(ms).filter(|ms| *ms != 0).into();
+    let bound = |ms: u64| Some(ms).filter(|ms| *ms != 0).into();
     let reason = one.waiting.as_ref().map(|waiting| words(waiting.reason()));
     let ended = one.ended.as_ref();
     object([
@@ -256,6 +300,12 @@ pub fn json(one: &AllocationView) -> Value {
         ("node", text(&one.node)),
         ("attempts", one.attempts.into()),
         ("array_index", one.array_index.into()),
+        ("ttl_ms", bound(one.ttl_ms)),
+        ("time_limit_ms", bound(one.time_limit_ms)),
+        (
+            "quota_flags",
+            quota_flags(one).map(|(name, _)| name).collect(),
+        ),
         ("requested_ms", one.requested_ms.into()),
         ("placed_ms", ms(one.placed_ms)),
         ("started_ms", ms(started_ms(one))),
@@ -266,7 +316,7 @@ pub fn json(one: &AllocationView) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use schemas::v1::{EndCause, Ended, Waiting, WaitingReason};
+    use schemas::v1::{EndCause, Ended, Refusal, Rule, WaitingReason};
 
     fn view() -> AllocationView {
         AllocationView {
@@ -282,13 +332,13 @@ mod tests {
     }
 
     #[test]
-    fn a_state_says_why() {
-        let check = |change: fn(&mut AllocationView), expected: &str| {
+    fn a_state_says_why_and_a_page_says_it_in_the_cells_words() {
+        let check = |change: fn(&mut AllocationView), short: &str, long: &str| {
             let mut one = view();
             change(&mut one);
-            assert_eq!(state(&one), expected);
+            assert_eq!((state(&one).as_str(), told(&one).as_str()), (short, long));
         };
-        check(|_| {}, "requested");
+        check(|_| {}, "requested", "requested");
         check(
             |one| {
                 one.state = AllocationStanding::Waiting.into();
@@ -298,15 +348,38 @@ mod tests {
                 });
             },
             "waits: no room now",
+            "waits: no room now",
         );
-        let denied = |one: &mut AllocationView| {
-            one.state = AllocationStanding::Ended.into();
+        let quota = |one: &mut AllocationView| {
             one.waiting = Some(Waiting {
-                explanation: "quota_exceeded: cpu".to_owned(),
-                ..Waiting::default()
+                reason: WaitingReason::Quota.into(),
+                quota: Some(Refusal {
+                    rule: Rule::QuotaExceeded.into(),
+                    ..Refusal::default()
+                }),
+                explanation: "quota exceeded: t cpu: ask for less".to_owned(),
             });
         };
-        check(denied, "denied: quota_exceeded: cpu");
+        check(
+            quota,
+            "waits: quota exceeded",
+            "waits: quota exceeded: t cpu: ask for less",
+        );
+        check(
+            |one| {
+                one.state = AllocationStanding::Ended.into();
+                one.waiting = Some(Waiting {
+                    quota: Some(Refusal {
+                        rule: Rule::QuotaNeverFits.into(),
+                        ..Refusal::default()
+                    }),
+                    explanation: "quota never fits: t gpu: ask for less".to_owned(),
+                    ..Waiting::default()
+                });
+            },
+            "denied: quota never fits",
+            "denied: quota never fits: t gpu: ask for less",
+        );
         check(
             |one| {
                 one.state = AllocationStanding::Ended.into();
@@ -316,6 +389,7 @@ mod tests {
                 });
             },
             "ended: node lost",
+            "ended: node lost",
         );
     }
 
@@ -324,16 +398,22 @@ mod tests {
         let mut other = view();
         other.name = "train-1".to_owned();
         (other.gpu_count, other.gpu_milli) = (2, 500);
+        (other.ttl_ms, other.time_limit_ms) = (3_600_000, 90_000);
+        (other.quota_soft, other.quota_borrowed) = (true, true);
         let sheet = sheet(&[view(), other], 1_700_000_000_000 + 3_660_000);
         let texts =
             |row: &[Cell]| -> Vec<String> { row.iter().map(|cell| cell.text.clone()).collect() };
         assert_eq!(
-            texts(&sheet.rows[0])[1..13],
+            texts(&sheet.rows[0])[1..17],
             [
                 "-",
                 "default",
                 "requested",
                 "team-a",
+                "-",
+                "-",
+                "-",
+                "-",
                 "-",
                 "-",
                 "-",
@@ -346,10 +426,15 @@ mod tests {
         );
         let second = texts(&sheet.rows[1]);
         assert_eq!(
-            (second[1].as_str(), second[11].as_str()),
+            (second[1].as_str(), second[15].as_str()),
             ("train-1", "1.000 GPUs")
         );
+        let expected = ["1h", "90s", "above a soft limit, borrowed from the cohort"];
+        assert_eq!(second[9..12], expected);
         let record = &sheet.records()[1];
+        assert_eq!(record["ttl_ms"], 3_600_000);
+        assert_eq!(record["quota_flags"], "soft borrowed");
+        assert_eq!(sheet.records()[0]["time_limit_ms"], Value::Null);
         assert_eq!(record["memory_bytes"], 3 << 29);
         assert_eq!(record["started_ms"], Value::Null);
         assert_eq!(sheet.columns.len(), second.len());

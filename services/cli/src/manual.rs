@@ -44,6 +44,8 @@ impl Man {
 }
 
 #[cfg(test)]
+mod configuration;
+#[cfg(test)]
 mod reference;
 
 #[cfg(test)]

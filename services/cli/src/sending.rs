@@ -6,8 +6,8 @@ use clap::Args;
 use client::{Client, Operation};
 use std::time::Duration;
 
-/// Of a bus that is away.
-const BETWEEN_TRIES: Duration = Duration::from_millis(250);
+/// Between two tries of what may succeed the next time: to reach a bus that is away, and to send what has no outcome yet.
+pub const BETWEEN_TRIES: Duration = Duration::from_millis(250);
 
 #[derive(Debug, Clone, Args)]
 pub struct Sending {

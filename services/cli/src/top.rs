@@ -62,7 +62,7 @@ impl TopCommand {
             Self::Queues(top) => ("queue", top, queues(&client).await?),
         };
         let sheet = sheet(title, &ranked(taken, top.by, top.limit as usize));
-        Page::of(sheet, "none").print(top.output)
+        Page::of(sheet, &format!("no {title}s")).print(top.output)
     }
 }
 

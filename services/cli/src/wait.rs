@@ -93,7 +93,7 @@ impl Wait {
         }
         there.sort_by_key(|(at, _)| *at);
         let views: Vec<_> = there.into_iter().map(|(_, view)| view).collect();
-        Page::of(sheet(&views, until), "none is there").print(self.output)?;
+        Page::of(sheet(&views, until), "there is none of them").print(self.output)?;
         match is_late {
             true => Err(late()),
             false => Ok(ExitCode::from(all(&views, until))),

@@ -103,6 +103,8 @@ fn row(event: &v1::TenantEvent) -> Vec<Cell> {
                 format!("revoked, fencing token {}", revoked.fencing_token)
             }
             Some(v1::outcome::Result::Reclaimed(_)) => "reclaimed".into(),
+            // Of a trial nothing is recorded, and so nothing is told here.
+            Some(v1::outcome::Result::Passes(_)) => "would be accepted".into(),
             None => "an outcome that this version does not know".into(),
         },
         Some(tenant_event::Kind::Placed(placed)) => look::place(&placed.node, &placed.gpus),

@@ -3,11 +3,11 @@
 use crate::{Client, Failed, NoOutcome, Operation};
 use schemas::v1::{
     Acquire, AcquireBundle, Applied, Cancel, CancelJobSet, Cancelled, ClosePeriod, Confirm,
-    Confirmed, CreateResource, JobSetCancelled, LeaseGranted, Outcome, PrioritySet, Reclaim,
-    Reclaimed, Release, Released, ResourceCreated, Revoke, Revoked, SetBudget, SetCordon, SetNode,
-    SetPriority, SetPriorityClass, SetQueue, SetQuota, SetRate, SetReservation, SetScheduling,
-    SetTaints, SetTenant, Submit, Submitted, outcome::Result as Decided, request::Verb,
-    set_priority::Target,
+    Confirmed, CreateResource, JobSetCancelled, LeaseGranted, Outcome, Passes, PrioritySet,
+    Reclaim, Reclaimed, Release, Released, ResourceCreated, Revoke, Revoked, SetBudget, SetCordon,
+    SetNode, SetPriority, SetPriorityClass, SetQueue, SetQuota, SetRate, SetReservation,
+    SetScheduling, SetTaints, SetTenant, Submit, Submitted, outcome::Result as Decided,
+    request::Verb, set_priority::Target,
 };
 
 /// A verb's call: the verb, and the kind of outcome that is its success.
@@ -96,6 +96,15 @@ impl Client {
             (id.to_owned(), submitted(id, outcome))
         };
         operations.iter().zip(outcomes).map(typed).collect()
+    }
+
+    /// Says whether the inbox would accept a submit, by the same checks; nothing is recorded.
+    pub async fn try_submit(&self, submit: Submit) -> Result<Passes, Failed> {
+        let operation = Operation::new(Operation::fresh_id(), Verb::TrySubmit(submit));
+        match decided(operation.id(), self.insist(&operation).await)? {
+            Decided::Passes(passes) => Ok(passes),
+            other => Err(against(operation.id(), other)),
+        }
     }
 
     /// Ends one of the tenant's allocations, or takes it out of the queue.

@@ -250,7 +250,6 @@ inputs! {
         ..LifeFact,
         TenantSet,
         QueueSet,
-        PriorityClassSet,
         SchedulingSet,
         CordonSet,
         TaintsSet,
@@ -276,7 +275,7 @@ impl Projection for WarmProjection {
     type Input<'a> = Input<'a>;
 
     const NAME: &'static str = "scheduler";
-    const STATE_VERSION: u32 = 7;
+    const STATE_VERSION: u32 = 8;
     const BATCHING: Batching = Batching::BULK;
 
     fn project(
@@ -299,15 +298,6 @@ impl Projection for WarmProjection {
             Input::QueueSet(set) => {
                 let row = SettingRow::Queue {
                     queue: set.change.queue.clone(),
-                    settings: set.change.settings.clone(),
-                    version: set.version,
-                    at: at.now,
-                };
-                Self::set(row, out);
-            }
-            Input::PriorityClassSet(set) => {
-                let row = SettingRow::PriorityClass {
-                    class: set.change.class.clone(),
                     settings: set.change.settings.clone(),
                     version: set.version,
                     at: at.now,

@@ -52,7 +52,6 @@ pub const TABLES: &[&Table] = &[
     queue::Record::TABLE,
     counts::Record::TABLE,
     settings::Queue::TABLE,
-    settings::Class::TABLE,
     settings::Policy::TABLE,
     nodes::Node::TABLE,
     settings::Weight::TABLE,
@@ -168,7 +167,7 @@ impl WarmState for SchedulerTables {
     async fn wipe(&self, tx: &mut PgConnection) -> Result<(), WarmError> {
         sqlx::query!(
             "TRUNCATE live_allocations, ended_allocations, scheduling_queue, queue_counts, preemption_events, explanations, queues,
-                      priority_classes, scheduling_policy, nodes, reservations, tenant_weights, job_sets, tenant_tallies,
+                      scheduling_policy, nodes, reservations, tenant_weights, job_sets, tenant_tallies,
                       named_resources, leases, lease_spaces"
         )
         .execute(tx)

@@ -395,7 +395,10 @@ impl World {
         self.look()?;
         turned.iter().try_for_each(|turned| {
             self.note(|_| format!("turned away: {turned:?}"));
-            self.checker.turned(&turned_away(turned))
+            match turned_away(turned) {
+                Some(away) => self.checker.turned(&away),
+                None => Ok(()),
+            }
         })
     }
 
@@ -597,12 +600,13 @@ fn fed(message: FeedMessage) -> Fed {
     }
 }
 
-/// In the checker's words.
-fn turned_away(turned: &Turned) -> TurnedAway {
-    TurnedAway {
+/// In the checker's words; none: nobody tries anything there.
+fn turned_away(turned: &Turned) -> Option<TurnedAway> {
+    let refusal = turned.answer.as_ref().err()?;
+    Some(TurnedAway {
         tenant: turned.tenant.to_string(),
         operation_id: turned.operation_id.as_ref().map(ToString::to_string),
         reply_to: turned.reply_to.to_string(),
-        rule: turned.refusal.rule.number(),
-    }
+        rule: refusal.rule.number(),
+    })
 }

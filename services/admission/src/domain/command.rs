@@ -40,6 +40,9 @@ pub enum Verb {
     SubmitArray(ArrayRequest),
     #[wire(oneof(15, 16, 17, 18, 19, 20, 21))]
     Resource(ResourceRequest),
+    /// Checked as a submit, and nothing is recorded.
+    #[wire(23)]
+    TrySubmit(SubmitRequest),
     /// Operators only.
     #[wire(oneof(30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41))]
     Admin(ChangeRequest),
@@ -49,7 +52,7 @@ impl Verb {
     /// It asks for something that is not there yet, as nothing closed may.
     pub fn begins(&self) -> bool {
         match self {
-            Self::Submit(_) => true,
+            Self::Submit(_) | Self::TrySubmit(_) => true,
             Self::Resource(request) => request.begins(),
             Self::SubmitArray(_)
             | Self::Cancel { .. }
@@ -61,11 +64,11 @@ impl Verb {
 }
 
 /// What the shell tells a client though nothing was recorded: it was refused for a reason that says nothing of the
-/// operation, and recording it would be what a flood is after.
+/// operation, and recording it would be what a flood is after; or it was a trial.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Turned {
     pub tenant: Token,
     pub operation_id: Option<Token>,
     pub reply_to: Token,
-    pub refusal: Refusal,
+    pub answer: Result<(), Refusal>,
 }

@@ -14,6 +14,7 @@ pub struct Config {
     pub operations_max: u64,
     /// Allocations of one tenant that have not ended.
     pub allocations_max: u64,
+    /// Memory of the cell's services that is counted for what tenants have.
     pub room: Shares,
     /// How long an operation is remembered whose request says its slot, in slots: the longest time to live and the time
     /// for retries after it.

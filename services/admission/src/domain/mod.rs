@@ -198,10 +198,11 @@ impl Decider for Admission {
     fn handle(&mut self, command: Command, config: &Config, draft: &mut Draft) {
         self.room.divide(config.room);
         self.forget(config, draft);
-        let Command {
-            operation,
-            mut verb,
-        } = command;
+        let Command { operation, verb } = command;
+        let (mut verb, is_trial) = match verb {
+            Ok(Verb::TrySubmit(request)) => (Ok(Verb::Submit(request)), true),
+            verb => (verb, false),
+        };
         let slot = match &mut verb {
             Ok(Verb::Resource(request)) => {
                 Some(self.check_slot(&operation.tenant, *request.slot(), config, draft.now))
@@ -240,6 +241,8 @@ impl Decider for Admission {
                 false => Err(Refusal::new(Rule::NotSupported, "feature level")),
             });
         match accepted {
+            // As if it were asked, up to here.
+            accepted if is_trial => self.tell(operation, accepted.map(drop)),
             Ok(event) => {
                 if let Some(later) = later {
                     self.forget_slots(&operation.tenant, later, draft);
@@ -254,7 +257,7 @@ impl Decider for Admission {
                     refusal,
                 },
             ),
-            Err(refusal) => self.turn_away(operation, refusal),
+            Err(refusal) => self.tell(operation, Err(refusal)),
         }
     }
 
@@ -377,13 +380,14 @@ impl Admission {
         }
     }
 
-    fn turn_away(&mut self, operation: Operation, refusal: Refusal) {
+    /// Of what is not recorded.
+    fn tell(&mut self, operation: Operation, answer: Result<(), Refusal>) {
         if let Some(reply_to) = operation.reply_to {
             self.turned.push(Turned {
                 tenant: operation.tenant,
                 operation_id: operation.operation_id,
                 reply_to,
-                refusal,
+                answer,
             });
         }
     }
@@ -441,8 +445,9 @@ impl Admission {
             }
             // Its elements are commands; as one it stands in a batch.
             (Verb::SubmitArray(_), _) => Err(Refusal::new(Rule::UnknownVerb, "verb")),
-            // Right words at the wrong inbox.
-            (
+            // Right words at the wrong inbox; and a trial is a submit by now.
+            (Verb::TrySubmit(_), _)
+            | (
                 Verb::Submit(_)
                 | Verb::Cancel { .. }
                 | Verb::CancelJobSet { .. }

@@ -1,14 +1,14 @@
-//! Refusals of which nothing is recorded. Best effort: whoever hears nothing asks again.
+//! Answers of which nothing is recorded: refusals, and what becomes of trials. Best effort: whoever hears nothing asks again.
 
 use super::{Replies, ReplyTo, jetstream::send_replies};
-use crate::{domain::Turned, feed::turned_away};
+use crate::{domain::Turned, feed::unrecorded};
 use async_nats::Client;
 use chassis::{Failure, Shutdown};
 use schemas::subjects::Subjects;
 use tokio::sync::mpsc;
 use vocab::CellNo;
 
-/// Refusals that are taken from the queue before some are sent.
+/// Answers that are taken from the queue before some are sent.
 const AT_ONCE_MAX: usize = 4096;
 
 /// Sends them until shutdown, those that wait for one subscription together.
@@ -34,17 +34,17 @@ pub async fn refuse(
             tenant,
             operation_id,
             reply_to,
-            refusal,
+            answer,
         } in waiting.drain(..)
         {
             let to = ReplyTo {
                 tenant,
                 token: reply_to,
             };
-            replies.push(to, &turned_away(operation_id, refusal));
+            replies.push(to, &unrecorded(operation_id, answer));
         }
         if let Err(error) = send_replies(&client, &subjects, replies.packed()).await {
-            tracing::warn!(%error, "refusals not sent");
+            tracing::warn!(%error, "answers not sent");
         }
     }
 }

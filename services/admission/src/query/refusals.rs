@@ -2,7 +2,7 @@
 
 use super::operation::broken;
 use crate::store::{self, RefusedOperation};
-use chassis::query::{Asked, Trouble, Verb, page_limit};
+use chassis::query::{Asked, Trouble, Verb, cut, page_limit};
 use schemas::v1::{RefusalView, RefusalsPage, RefusalsQuery};
 use sqlx::PgPool;
 use vocab::{EventNo, Lsn, Rule};
@@ -42,10 +42,11 @@ impl Verb for RefusalsQueries {
             }
             after => EventNo(after),
         };
-        let found = store::refusals(&self.pool, asked.whose(), rule, before, limit + 1).await?;
-        let all = found.len();
-        let refusals: Vec<_> = found.into_iter().take(limit as usize).map(view).collect();
-        let last = refusals.last().filter(|_| all > refusals.len());
+        let whose = asked.whose();
+        let mut found = store::refusals(&self.pool, whose, rule, before, limit + 1).await?;
+        let has_more = cut(&mut found, limit);
+        let refusals: Vec<_> = found.into_iter().map(view).collect();
+        let last = refusals.last().filter(|_| has_more);
         Ok(RefusalsPage {
             next: last.map_or(0, |one| one.number),
             refusals,

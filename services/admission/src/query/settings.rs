@@ -5,7 +5,7 @@ use crate::{
     store::{self, Setting},
 };
 use chassis::{
-    query::{Asked, Trouble, Verb, page_limit},
+    query::{Asked, Trouble, Verb, cut, page_limit},
     warm::OutOfRange,
 };
 use prost::Message as _;
@@ -65,15 +65,11 @@ impl Verb for SettingsQueries {
                 })
                 .ok_or_else(|| Trouble::refused(Rule::SettingInvalid, "after"))?,
         };
-        // One more than the page has, to see whether there is one.
         let prefix = &query.key_prefix;
-        let found = store::settings(&self.pool, setting, prefix, after, limit + 1).await?;
-        let all = found.len();
-        let mut settings = Vec::with_capacity(all);
-        for one in found.iter().take(limit as usize) {
-            settings.push(view(one)?);
-        }
-        let last = settings.last().filter(|_| all > settings.len());
+        let mut found = store::settings(&self.pool, setting, prefix, after, limit + 1).await?;
+        let has_more = cut(&mut found, limit);
+        let settings = found.iter().map(view).collect::<Result<Vec<_>, _>>()?;
+        let last = settings.last().filter(|_| has_more);
         Ok(SettingsPage {
             next: last.map_or_else(String::new, |one| format!("{} {}", one.setting, one.key)),
             settings,

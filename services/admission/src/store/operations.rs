@@ -196,7 +196,8 @@ impl<'a> Operation<'a> {
             | OutcomeKind::Cancelled { .. }
             | OutcomeKind::ResourceCreated
             | OutcomeKind::Confirmed
-            | OutcomeKind::Reclaimed => self,
+            | OutcomeKind::Reclaimed
+            | OutcomeKind::Passes => self,
         }
     }
 }

@@ -94,9 +94,11 @@ fn a_submit_is_read_as_it_was_written() {
         time_limit_ms: -6,
         ..Default::default()
     };
-    let Verb::Submit(request) = read(request::Verb::Submit(written)) else {
+    let Verb::Submit(request) = read(request::Verb::Submit(written.clone())) else {
         panic!("another verb");
     };
+    let tried = read(request::Verb::TrySubmit(written));
+    assert_eq!(tried, Verb::TrySubmit(request.clone()));
     assert_eq!(
         (request.queue.as_str(), request.priority_class.as_str()),
         ("research", "high")
@@ -670,6 +672,7 @@ fn what_is_told_is_written_as_the_contract_has_it() {
         Reply::Revoked(v1::Revoked { fencing_token }),
     );
     answer(OutcomeKind::Reclaimed, Reply::Reclaimed(v1::Reclaimed {}));
+    answer(OutcomeKind::Passes, Reply::Passes(v1::Passes {}));
     let refused = v1::Refused {
         explanation: refusal.explanation(),
         retryable: true,

@@ -20,16 +20,25 @@ use crate::warm::OnDrift;
     bound(deserialize = "T: DeserializeOwned + Default")
 )]
 pub(super) struct Raw<T> {
+    /// The cell that the service belongs to.
     pub cell: Cell,
+    /// The bus.
     pub nats: RawNats,
+    /// A clock that runs at another rate, for simulated time: it was `origin_ms` at the real time `started_ms`. Without it, real time.
     pub clock: Option<ClockConfig>,
+    /// Health and metrics. Without it, any free port of this machine.
     #[serde(default)]
     pub http: HttpConfig,
+    /// Logs, on the standard output.
     #[serde(default)]
     pub log: LogConfig,
+    /// Where spans go. Without it, nowhere.
     pub telemetry: Option<RawTelemetry>,
+    /// Warm state, where a service has some. The tables are made by the service.
     pub postgres: Option<RawPostgres>,
+    /// Hourly usage, where a service has some. The database is there already, the tables are made by the service.
     pub clickhouse: Option<RawClickhouse>,
+    /// The service's own settings.
     #[serde(default)]
     pub service: T,
 }
@@ -37,11 +46,17 @@ pub(super) struct Raw<T> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawNats {
+    /// `nats://host:port`, without credentials; `tls://host:port` for a connection by TLS or none.
     #[serde(deserialize_with = "rules::nats_url")]
     url: String,
+    /// Whose certificate the server has: with `tls://` required, and otherwise refused.
     ca_file: Option<PathBuf>,
+    /// The creds by which the service is let in, as `apportion bus init` has made them. They are read again at every connection.
     creds: PathBuf,
+    /// What node-heartbeat signs the users of nodes with; no other service reads it.
     signing_key_file: Option<PathBuf>,
+    /// The server's monitoring page, which tells whether the server syncs what it writes. Without it, a ledger on a single replica is
+    /// refused.
     #[serde(default, deserialize_with = "rules::http_url_option")]
     monitor_url: Option<String>,
 }
@@ -49,20 +64,27 @@ pub(super) struct RawNats {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawTelemetry {
+    /// The gRPC address of an OTLP receiver.
     #[serde(deserialize_with = "rules::http_url")]
     otlp_endpoint: String,
+    /// Whose certificate the receiver has: with `https://` required, and otherwise refused.
     ca_file: Option<PathBuf>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawPostgres {
+    /// `postgres://user@host:port/database`; it may carry the password.
     #[serde(deserialize_with = "rules::postgres_url")]
     url: Secret,
+    /// The service's own schema, in which alone its names are looked for.
     #[serde(deserialize_with = "rules::schema")]
     schema: String,
+    /// A file with the password, instead of the address.
     password_file: Option<PathBuf>,
+    /// Whose certificate the server has. With it, a connection is made by TLS or not at all.
     ca_file: Option<PathBuf>,
+    /// What to do about tables that are not as this version wants them.
     #[serde(default)]
     on_drift: OnDrift,
 }
@@ -70,15 +92,22 @@ pub(super) struct RawPostgres {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawClickhouse {
+    /// The HTTP address, without credentials.
     #[serde(deserialize_with = "rules::http_url")]
     url: String,
+    /// Whose certificate the server has: with `https://` required, and otherwise refused.
     ca_file: Option<PathBuf>,
+    /// The service's user.
     #[serde(deserialize_with = "rules::not_empty")]
     user: String,
+    /// The user's password; either this or its file.
     password: Option<Secret>,
+    /// A file with the password.
     password_file: Option<PathBuf>,
+    /// The database of every table that the service names.
     #[serde(deserialize_with = "rules::not_empty")]
     database: String,
+    /// What to do about tables that are not as this version wants them.
     #[serde(default)]
     on_drift: OnDrift,
 }

@@ -30,6 +30,19 @@ impl Verb for Echo {
     }
 }
 
+#[test]
+fn one_more_than_a_page_has_is_cut_and_told() {
+    let check = |found: &[u8], limit, shown: &[u8], has_more| {
+        let mut page = found.to_vec();
+        assert_eq!(cut(&mut page, limit), has_more, "{found:?} {limit}");
+        assert_eq!(page, shown);
+    };
+    check(&[], 1, &[], false);
+    check(&[1, 2], 2, &[1, 2], false);
+    check(&[1, 2, 3], 2, &[1, 2], true);
+    check(&[1, 2], 3, &[1, 2], false);
+}
+
 /// A payload, with the read model at position 5; then the view, or the refusal.
 async fn check(payload: &[u8], expected: &str) {
     let mark = Mark::default();

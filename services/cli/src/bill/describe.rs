@@ -6,10 +6,10 @@ use crate::{
     context::{Context, Whose},
     get, list, look,
     print::{
-        Cell, Fields, Output, Page, Sheet, column, exactly, moment_or_never, named, number, plain,
-        quantity,
+        Cell, Fields, Output, Page, Sheet, bound, column, exactly, moment_or_never, named, number,
+        plain, quantity,
     },
-    submit::{how, waits, words},
+    submit::{how, words},
 };
 use clap::Args;
 use client::{AllocationView, QueryError, UsagePage, UsageQuery};
@@ -52,10 +52,9 @@ impl Describe {
 }
 
 fn fields(view: &AllocationView) -> Fields {
-    let state = match (&view.ended, &view.waiting) {
-        (Some(ended), _) => format!("ended: {}", how(ended.cause(), ended.exit)),
-        (None, Some(waiting)) => waits(waiting),
-        (None, None) => words(view.state()),
+    let state = match &view.ended {
+        Some(ended) => format!("ended: {}", how(ended.cause(), ended.exit)),
+        None => list::told(view),
     };
     let place = match &*view.node {
         "" => named(""),
@@ -70,6 +69,9 @@ fn fields(view: &AllocationView) -> Fields {
         .add("team", "team", named(&view.team))
         .add("state", "state", exactly(state, words(view.state())))
         .add("node", "place", place)
+        .add("quota_flags", "quota", list::quota(view))
+        .add("ttl_ms", "ttl", bound(view.ttl_ms))
+        .add("time_limit_ms", "time limit", bound(view.time_limit_ms))
         .add("attempts", "queued again", number(view.attempts))
         .add(
             "requested_ms",

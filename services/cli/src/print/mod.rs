@@ -7,8 +7,8 @@ mod write;
 
 pub use page::{Fields, Page};
 pub use sheet::{
-    Cell, Column, Sheet, column, exactly, moment, moment_or_never, named, number, plain, quantity,
-    valued, wide,
+    Cell, Column, Sheet, bound, column, exactly, moment, moment_or_never, named, number, plain,
+    quantity, valued, wide,
 };
 pub use stream::Stream;
 pub use write::{bytes, draws, line, remark};

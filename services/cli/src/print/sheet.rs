@@ -4,7 +4,7 @@ use crate::{Failure, amount};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use serde_json::{Map, Value};
-use vocab::{Millis, ResourceKind};
+use vocab::{Millis, ResourceKind, human};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Column {
@@ -85,6 +85,15 @@ pub fn moment_or_never(ms: i64) -> Cell {
     match ms {
         0 => valued("-".to_owned(), Value::Null),
         ms => moment(ms),
+    }
+}
+
+/// How long it may take, in milliseconds; 0: for ever.
+pub fn bound(ms: u64) -> Cell {
+    match i64::try_from(ms) {
+        Ok(0) => valued("-".to_owned(), Value::Null),
+        Ok(ms) => valued(amount::duration_text(ms), ms),
+        Err(_) => valued(human::duration(ms.into()), ms),
     }
 }
 

@@ -78,7 +78,10 @@ fn page(view: &View) -> Page {
     };
     let page = Page::new(json::view(view))
         .text(head)
-        .sheet(resources(&view.rows))
+        .sheet_or(
+            resources(&view.rows),
+            "nothing is limited there, and nothing is held",
+        )
         .lines(beside(view));
     match view.budgets.is_empty() {
         true => page,

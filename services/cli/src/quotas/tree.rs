@@ -104,6 +104,9 @@ fn sheet(rows: &[AccountRow]) -> Sheet {
 
 /// The accounts come by path, so each stands below those above it; one that holds nothing itself is named nevertheless.
 fn lines(rows: &[AccountRow]) -> Vec<String> {
+    if rows.is_empty() {
+        return vec!["no account has limits or holds anything".to_owned()];
+    }
     let mut lines = Vec::new();
     let mut above: Vec<Account> = Vec::new();
     for row in rows {
@@ -191,6 +194,7 @@ mod tests {
         };
         let rows = [
             row("a", "cpu", Some(4000), 3000),
+            row("a", "memory", Some(3 << 29), 512 << 20),
             row("a", "pods", None, 7),
             row("a/x/n", "pods", Some(0), 1),
             row("b", "gpu", Some(1000), 0),
@@ -198,6 +202,7 @@ mod tests {
         let expected = [
             "a",
             "  cpu              3.000 / 4.000 (75 %) cores",
+            "  memory           512 MiB / 1.5 GiB (33 %)",
             "  pods             7 / no limit",
             "  x",
             "    n",
@@ -206,6 +211,7 @@ mod tests {
             "  gpu              0.000 / 1.000 (0 %) GPUs",
         ];
         assert_eq!(lines(&rows), expected);
+        assert_eq!(lines(&[]), ["no account has limits or holds anything"]);
         let tenant = |hard, lend, used, borrowed| Of {
             row: AccountRow {
                 account: Account::parse("a").unwrap(),

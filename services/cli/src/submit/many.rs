@@ -6,20 +6,14 @@ use crate::{
     Failure,
     manifest::{Place, Wrong},
     print::{note, say},
-    sending::{Left, Sending},
+    sending::{BETWEEN_TRIES, Left, Sending},
 };
 use client::{Client, Failed};
 use data_encoding::HEXLOWER;
 use schemas::v1;
 use sha2::{Digest, Sha256};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 use vocab::AllocationId;
-
-/// Between two sendings of what has no outcome yet.
-const PAUSE: Duration = Duration::from_millis(250);
 
 /// One of many.
 #[derive(Debug)]
@@ -233,7 +227,12 @@ pub async fn outcomes<T: Titled>(
         }
         open = again;
         let insists = !open.is_empty() && sending.deadline().is_some();
-        if !insists || left.within(tokio::time::sleep(PAUSE)).await.is_none() {
+        if !insists
+            || left
+                .within(tokio::time::sleep(BETWEEN_TRIES))
+                .await
+                .is_none()
+        {
             break failed;
         }
     };

@@ -43,6 +43,10 @@ pub struct Submit {
     /// Until when to wait, no longer than --deadline: with `ended`, it ends with the exit code of the run's command.
     #[arg(long, value_enum, default_value_t)]
     wait: Wait,
+    /// Say whether the cell would accept it, by the same checks of its inbox, and ask for nothing. Quota and the scheduler are not
+    /// asked: whether there is quota for it now, and a node with room, is not judged.
+    #[arg(long, conflicts_with_all = ["file", "array", "follow", "wait", "operation_id"])]
+    dry_run: bool,
     #[command(flatten)]
     sending: Sending,
 }
@@ -139,6 +143,10 @@ enum Wait {
     Ended,
 }
 
+/// What a trial has come to, and what it does not say.
+const PASSES: &str = "it would be accepted: it breaks no rule of the inbox. Nothing was recorded, and quota and the scheduler were \
+                      not asked.";
+
 #[derive(Debug, thiserror::Error)]
 #[error("{0} was accepted, but its {1} did not come before the deadline; it goes on")]
 struct NotInTime(String, &'static str);
@@ -187,7 +195,10 @@ impl Submit {
             many::send(&client, all, &sending).await?;
             return Ok(ExitCode::SUCCESS);
         }
-        if let Some(indexes) = &self.array {
+        if self.dry_run {
+            client.try_submit(self.task.request()).await?;
+            say!("{PASSES}");
+        } else if let Some(indexes) = &self.array {
             let submit = self.task.request();
             indexes.send(&client, &submit, &sending).await?;
             return Ok(ExitCode::SUCCESS);
@@ -314,11 +325,15 @@ pub(crate) fn exited(exit: Option<v1::RunExit>) -> String {
 }
 
 /// Why it waits, in the cell's own words where it says more than the reason.
-pub(crate) fn waits(waiting: &v1::Waiting) -> String {
-    if waiting.explanation.is_empty() {
-        return format!("waits: {}", words(waiting.reason()));
+pub(crate) fn why(waiting: &v1::Waiting) -> String {
+    match waiting.explanation.as_str() {
+        "" => words(waiting.reason()),
+        explanation => explanation.to_owned(),
     }
-    format!("waits: {}", waiting.explanation)
+}
+
+pub(crate) fn waits(waiting: &v1::Waiting) -> String {
+    format!("waits: {}", why(waiting))
 }
 
 /// An enum's name as words.
@@ -360,6 +375,19 @@ mod tests {
             ..v1::Submit::default()
         };
         assert_eq!(request(""), Ok(plain));
+    }
+
+    #[test]
+    fn a_trial_is_of_one_request_and_waits_for_nothing() {
+        assert!(request("--dry-run --deadline 5s").is_ok());
+        for beside in [
+            "--array 0-3",
+            "--wait ended",
+            "--follow",
+            "--operation-id x",
+        ] {
+            assert!(request(&format!("--dry-run {beside}")).is_err(), "{beside}");
+        }
     }
 
     #[test]

@@ -89,8 +89,9 @@ impl Folded {
                 admission.handle(command, &config, &mut draft);
             }
         }
-        if let Some(turned) = admission.take_effects().pop() {
-            return Err(Failure::refused(format!("refused: {}", turned.refusal)));
+        if let Some(Err(refusal)) = admission.take_effects().pop().map(|told| told.answer) {
+            let why = refusal.explanation();
+            return Err(Failure::refused(format!("refused: {why}")));
         }
         if let Some(poison) = draft.poison() {
             return Err(poison.clone().into());
@@ -111,9 +112,9 @@ fn change(event: &Event) -> Result<Option<Change>, Failure> {
                 spec: Box::new(spec.clone()),
             }))
         }
-        Event::OperationRefused(OperationRefused { refusal, .. }) => {
-            Err(Failure::refused(format!("refused: {refusal}")))
-        }
+        Event::OperationRefused(OperationRefused { refusal, .. }) => Err(Failure::refused(
+            format!("refused: {}", refusal.explanation()),
+        )),
         // Admission forgets old operations along the way.
         _ => Ok(None),
     }

@@ -8,8 +8,9 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default, remote = "Self")]
 pub struct Bounds {
+    /// Resources.
     pub resources_max: u64,
-    /// Live ones, and ended ones that are not retired.
+    /// Leases: live ones, and ended ones that are not retired.
     pub leases_max: u64,
     /// Resources in one lease.
     pub bundle_max: usize,

@@ -14,23 +14,26 @@ pub struct Settings {
     /// The token that `apportion node approve` has printed. The creds of `[nats]` are then those of `join`. Without it they
     /// are the node's own.
     pub token_file: Option<PathBuf>,
-    /// What the system keeps for itself.
+    /// What the system keeps for itself of its cores.
     pub reserved_cpu_milli: u64,
+    /// And of its memory.
     pub reserved_memory_bytes: u64,
     /// Allocations that the node takes at once, at the most, whatever they ask for; 0: as many as there is room for.
     pub max_runs: u32,
-    /// Where less than so many hundredths of the memory, or of the file system of `state_dir`, are left, the node takes nothing
-    /// new until twice as many are; 0: it always does.
+    /// Where less than so many hundredths of the memory are left, the node takes nothing new until twice as many are; 0: it
+    /// always does.
     pub memory_pressure_percent: u8,
+    /// The same of the file system of `state_dir`.
     pub disk_pressure_percent: u8,
-    /// As they were approved.
+    /// The node's labels, as they were approved.
     pub labels: BTreeMap<String, String>,
     /// `arch`, `hostname` and `os` are labels, too. Where nodes have to join, they have to be approved like all others.
     pub machine_labels: bool,
-    /// Of what a run writes, the newest so many bytes are kept.
+    /// Of what a run writes, as much of the newest is kept.
     pub log_bytes_max: u64,
-    /// Logs of so many runs that are over are kept, and each no longer than this.
+    /// Logs of so many runs that are over are kept.
     pub logs_max: usize,
+    /// And none of them is kept for longer.
     pub log_age_ms: i64,
     /// Between being told to stop and being killed, where the cell sets no moment.
     pub grace_ms: i64,

@@ -4,7 +4,7 @@ use crate::{
     project::{AccountState, Key, Peak, Planned, Reclaimed, TenantRow, WaitingState},
     store::{self, AccountRow, PlannedRow, WaitingRow},
 };
-use chassis::query::{Asked, Trouble, Verb, page_limit};
+use chassis::query::{Asked, Trouble, Verb, cut, page_limit};
 use schemas::v1::{
     PlannedLimits, QuotaLimits, QuotaPage, QuotaQuery, QuotaView, QuotaWait, TenantTreatment,
 };
@@ -75,8 +75,8 @@ impl Verb for QuotaQueries {
             let key = order(&plan.account, &plan.resource);
             plans.entry(key).or_default().push(plan);
         }
-        let shown = rows.get(..limit as usize).unwrap_or(&rows);
-        let last = shown.last().filter(|_| rows.len() > shown.len());
+        let has_more = cut(&mut rows, limit);
+        let last = rows.last().filter(|_| has_more);
         let next = last.map_or_else(String::new, |row| {
             format!("{} {}", row.account, row.resource)
         });
@@ -85,7 +85,7 @@ impl Verb for QuotaQueries {
                 |wanted: &Option<Token>, own: &Option<Token>| wanted.is_none() || wanted == own;
             is(&below.0, &row.account.team) && is(&below.1, &row.account.namespace)
         };
-        let quotas = shown.iter().filter(fits);
+        let quotas = rows.iter().filter(fits);
         let quotas = quotas.map(|row| view(row, &of_tenant, &plans)).collect();
         Ok(QuotaPage {
             next,
@@ -382,19 +382,15 @@ mod tests {
                 };
                 let rows = stored.iter().map(|text| row(text)).filter(behind);
                 let rows = rows.take(limit as usize + 1).collect();
-                let page = with_planned(rows, &plans, after.as_ref(), limit);
-                let shown = page.get(..limit as usize).unwrap_or(&page);
-                found.extend(
-                    shown
-                        .iter()
-                        .map(|it| format!("{} {}", it.account, it.resource)),
-                );
-                if page.len() == shown.len() {
+                let mut page = with_planned(rows, &plans, after.as_ref(), limit);
+                let has_more = cut(&mut page, limit);
+                let keys = page.iter();
+                found.extend(keys.map(|it| format!("{} {}", it.account, it.resource)));
+                if !has_more {
                     break;
                 }
-                after = shown
-                    .last()
-                    .map(|it| (it.account.clone(), it.resource.clone()));
+                let last = page.last();
+                after = last.map(|it| (it.account.clone(), it.resource.clone()));
             }
             assert_eq!(found, all, "{limit}");
         }

@@ -7,8 +7,12 @@ use super::{
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
 use std::mem;
-use vocab::fact::{AllocationEnded, AllocationReprioritised, AllocationRequeued};
-use vocab::{AllocationNo, At, EndCause, LifeFact, Lsn, Millis, NamedSpec, Token};
+use vocab::fact::{
+    AllocationEnded, AllocationReprioritised, AllocationRequeued, AllocationWaiting, QuotaReserved,
+};
+use vocab::{
+    AllocationNo, At, EndCause, LifeFact, Lsn, Millis, NamedSpec, QuotaFlags, Token, WaitingReason,
+};
 
 /// An allocation as it stands after the event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,6 +28,8 @@ pub struct AllocationRow {
     pub attempts: u32,
     /// What ended the run before the last time.
     pub last_cause: Option<EndCause>,
+    /// What was remarkable about the quota that it has, or had at its end.
+    pub quota_flags: QuotaFlags,
     /// Ledger position of the last change.
     pub lsn: Lsn,
 }
@@ -39,6 +45,7 @@ impl AllocationRow {
             since: at.now,
             attempts: 0,
             last_cause: None,
+            quota_flags: QuotaFlags::default(),
             lsn: at.lsn,
         }
     }
@@ -67,6 +74,18 @@ impl AllocationRow {
             }
             LifeFact::AllocationEnded(AllocationEnded { cause, at, .. }) => {
                 Some(Over::new(*cause, *at, false))
+            }
+            LifeFact::QuotaReserved(QuotaReserved { flags, .. }) => {
+                self.quota_flags = *flags;
+                None
+            }
+            LifeFact::QuotaReclaimed(_)
+            | LifeFact::AllocationWaiting(AllocationWaiting {
+                reason: WaitingReason::Quota,
+                ..
+            }) => {
+                self.quota_flags = QuotaFlags::default();
+                None
             }
             // Ends no preemption.
             _ => None,

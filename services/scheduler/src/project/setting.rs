@@ -1,7 +1,7 @@
 //! What operators have set, and what became of the reservations that they asked for.
 
 use serde::{Deserialize, Serialize};
-use vocab::{AdvanceReservation, Millis, PriorityClass, QueueSettings, SchedulingPolicy, Token};
+use vocab::{AdvanceReservation, Millis, QueueSettings, SchedulingPolicy, Token};
 
 /// A setting as it is from `at` on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,12 +9,6 @@ pub enum SettingRow {
     Queue {
         queue: Token,
         settings: QueueSettings,
-        version: u64,
-        at: Millis,
-    },
-    PriorityClass {
-        class: Token,
-        settings: PriorityClass,
         version: u64,
         at: Millis,
     },

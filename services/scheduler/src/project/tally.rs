@@ -181,6 +181,7 @@ mod tests {
             since: Millis(100 + no as i64),
             attempts: 0,
             last_cause: None,
+            quota_flags: Default::default(),
             lsn: Lsn(1),
         }
     }

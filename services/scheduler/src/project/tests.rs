@@ -10,7 +10,7 @@ use vocab::fact::{
 use vocab::{
     AdminChange, AdvanceReservation, AllocationSpec, EndCause, Event, EventNo, Filter, LeaseNo,
     Lsn, Millis, Operation, PendingGroupNo, PlacementPolicy, PreemptionCause, QueueSettings,
-    Refusal, ResourceAnswer, ResourceAsk, ResourceKind, Rule, WaitingReason,
+    QuotaFlags, Refusal, ResourceAnswer, ResourceAsk, ResourceKind, Rule, WaitingReason,
 };
 
 fn token(text: &str) -> Token {
@@ -99,7 +99,12 @@ fn event(step: &str) -> Event {
         }),
         "reserved" => Event::QuotaReserved(QuotaReserved {
             allocation,
-            flags: vocab::QuotaFlags::default(),
+            flags: QuotaFlags::default(),
+            models: None,
+        }),
+        "reserved by a loan" => Event::QuotaReserved(QuotaReserved {
+            allocation,
+            flags: QuotaFlags::SOFT.with(QuotaFlags::BORROWED),
             models: None,
         }),
         "waits for quota" => Event::QuotaWaiting(QuotaWaiting {
@@ -258,6 +263,9 @@ fn state(row: &AllocationRow) -> String {
     }
     if let Some(preemption) = row.state.preemption() {
         write!(text, " preempted {}", preemption.position.lsn.0).unwrap();
+    }
+    if row.quota_flags != QuotaFlags::default() {
+        write!(text, " flags {}", row.quota_flags.0).unwrap();
     }
     if let Some(cause) = row.last_cause {
         write!(text, " again {} {}", row.attempts, cause.name()).unwrap();
@@ -730,6 +738,19 @@ fn quota_is_waited_for_and_may_be_taken_back() {
         "requested, reserved, placed, taken back, preempted, stopping, requeued, without quota, reserved",
         "queued since 9 again 1 preempted, live",
     );
+    check(
+        "requested, reserved by a loan",
+        "queued since 2 flags 5, live",
+    );
+    check(
+        "requested, reserved by a loan, taken back",
+        "queued since 2, live",
+    );
+    check(
+        "requested, reserved by a loan, without quota",
+        "requested, live",
+    );
+    check("requested, reserved by a loan, cancelled", "ended flags 5");
     check_last(
         "requested, waits for quota",
         "requested, entry quota_waiting quota_exceeded",

@@ -11,8 +11,8 @@ use schemas::v1::{
 };
 use sqlx::PgPool;
 use vocab::{
-    AllocationId, EndCause, Lsn, Millis, PendingGroupNo, QosClass, Refusal, Rule, Token,
-    WaitingReason,
+    AllocationId, EndCause, Lsn, Millis, PendingGroupNo, QosClass, QuotaFlags, Refusal, Rule,
+    TimeBounds, Token, WaitingReason,
 };
 use wire::Message;
 
@@ -202,6 +202,11 @@ pub(super) fn view(found: &Allocation, reason: Option<WaitingReason>, lsn: Lsn) 
         last_end_cause: found.last_end_cause.map_or(0, |cause| cause.number()),
         pending_group: found.pending_group.map_or(0, |group| group.0),
         array_index: found.array_index,
+        ttl_ms: found.bounds.ttl_ms,
+        time_limit_ms: found.bounds.time_limit_ms,
+        quota_soft: found.quota_flags.has(QuotaFlags::SOFT),
+        quota_burst: found.quota_flags.has(QuotaFlags::BURST),
+        quota_borrowed: found.quota_flags.has(QuotaFlags::BORROWED),
     }
 }
 
@@ -246,7 +251,12 @@ pub(super) fn of_view(view: &AllocationView, tenant: &Token) -> Option<Allocatio
         cpu_milli_limit: amount(view.cpu_milli_limit)?,
         memory_bytes_limit: amount(view.memory_bytes_limit)?,
         run_time_ms: view.run_time_ms,
+        bounds: TimeBounds {
+            ttl_ms: view.ttl_ms,
+            time_limit_ms: view.time_limit_ms,
+        },
         state: state.to_owned(),
+        quota_flags: flags(view),
         quota: match quota {
             Some(refusal) => Some(read(refusal)?),
             None => None,
@@ -273,12 +283,22 @@ pub(super) fn of_view(view: &AllocationView, tenant: &Token) -> Option<Allocatio
     })
 }
 
+fn flags(view: &AllocationView) -> QuotaFlags {
+    let flags = [
+        (view.quota_soft, QuotaFlags::SOFT),
+        (view.quota_burst, QuotaFlags::BURST),
+        (view.quota_borrowed, QuotaFlags::BORROWED),
+    ];
+    let set = flags.into_iter().filter(|(is_set, _)| *is_set);
+    set.fold(QuotaFlags::default(), |all, (_, flag)| all.with(flag))
+}
+
 fn waiting(quota: Option<&Refusal>, reason: Option<WaitingReason>) -> Option<v1::Waiting> {
     match (quota, reason) {
         (Some(refusal), _) => Some(v1::Waiting {
             reason: WaitingReason::Quota.number(),
             quota: Some(refusal.to_prost()),
-            explanation: refusal.to_string(),
+            explanation: refusal.explanation(),
         }),
         (None, Some(reason)) => Some(v1::Waiting {
             reason: reason.number(),

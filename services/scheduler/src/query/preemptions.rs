@@ -4,7 +4,7 @@ use crate::{
     project::{Outcome, Over, Position},
     store::{self, PreemptionEvent},
 };
-use chassis::query::{Asked, Trouble, Verb, page_limit};
+use chassis::query::{Asked, Trouble, Verb, cut, page_limit};
 use schemas::v1::{PreemptionView, PreemptionsPage, PreemptionsQuery};
 use sqlx::PgPool;
 use vocab::{AllocationId, Lsn, Millis, PreemptionCause, Rule};
@@ -32,10 +32,10 @@ impl Verb for PreemptionsQueries {
         let limit = page_limit(query.limit, PAGE, PAGE_MAX)?;
         let before = position(&query.after)
             .ok_or_else(|| Trouble::refused(Rule::SettingInvalid, "after"))?;
-        let found = store::preemptions(&self.pool, asked.whose(), before, limit + 1).await?;
-        let all = found.len();
-        let preemptions: Vec<_> = found.iter().take(limit as usize).map(view).collect();
-        let last = preemptions.last().filter(|_| all > preemptions.len());
+        let mut found = store::preemptions(&self.pool, asked.whose(), before, limit + 1).await?;
+        let has_more = cut(&mut found, limit);
+        let preemptions: Vec<_> = found.iter().map(view).collect();
+        let last = preemptions.last().filter(|_| has_more);
         Ok(PreemptionsPage {
             next: last.map_or_else(String::new, |one| format!("{}.{}", one.lsn, one.index)),
             preemptions,

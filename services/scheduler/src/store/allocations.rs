@@ -12,7 +12,7 @@ use table::{Read, Table};
 use uuid::Uuid;
 use vocab::{
     AllocationId, CellNo, EndCause, GpuShare, GpuShares, Lsn, Millis, PendingGroupNo, QosClass,
-    Refusal, Rule, RunExit, Stage, Token, WaitingReason,
+    QuotaFlags, Refusal, Rule, RunExit, Stage, TimeBounds, Token, WaitingReason,
 };
 
 /// Every allocation that is not over, as the ledger has it. One that is over is in `ended_allocations`; most are over before
@@ -168,6 +168,16 @@ pub struct Record<'a> {
     /// Which element of an array it is; none: it is of none.
     #[table(check = "array_index BETWEEN 0 AND 4294967295", fixed)]
     array_index: Option<u64>,
+    /// What is remarkable about the quota that it has, as bits: 1 it was granted above a soft limit, 2 above a hard one for as
+    /// long as a burst lasts, 4 of what others of the cohort lend.
+    #[table(default = "0", check = "quota_flags BETWEEN 0 AND 7")]
+    quota_flags: u32,
+    /// Not placed so long after its request, it ends; 0: it waits without a bound.
+    #[table(default = "0", check = "ttl_ms >= 0", fixed)]
+    ttl_ms: u64,
+    /// A run of it is stopped after so long; 0: it goes on without a bound.
+    #[table(default = "0", check = "time_limit_ms >= 0", fixed)]
+    time_limit_ms: u64,
     /// What is said of every allocation, once: its first placement, its end or its denial. A row of `explanations` for each
     /// of them cost more than the allocation's own. Field 1 for each, of a message with `position`, `at_ms` and `fact`, as
     /// a row of `explanations` has them.
@@ -240,6 +250,9 @@ impl<'a> Record<'a> {
             quota_limit: refusal.map(|refusal| amount(refusal.limit)),
             quota_actual: refusal.map(|refusal| amount(refusal.actual)),
             array_index: row.spec.array_index().map(u64::from),
+            quota_flags: row.quota_flags.0,
+            ttl_ms: spec.bounds.ttl_ms,
+            time_limit_ms: spec.bounds.time_limit_ms,
             facts: Facts(&[], told),
         }
     }
@@ -288,10 +301,12 @@ pub struct Allocation {
     pub run_time_ms: u64,
     /// Which element of an array it is.
     pub array_index: Option<u32>,
+    pub bounds: TimeBounds,
     /// `requested`, `queued`, `nominated`, `placed`, `running`, `stopping`, `ended` or `denied`.
     pub state: String,
     /// Which rule keeps it waiting for quota, or has denied it.
     pub quota: Option<Refusal>,
+    pub quota_flags: QuotaFlags,
     pub waiting_reason: Option<WaitingReason>,
     pub pending_group: Option<PendingGroupNo>,
     /// Is being cleared for it.
@@ -370,6 +385,9 @@ struct Live {
     quota_limit: Option<i64>,
     quota_actual: Option<i64>,
     array_index: Option<i64>,
+    quota_flags: i32,
+    ttl_ms: i64,
+    time_limit_ms: i64,
     requested_at: Moment,
     placed_at: Option<Moment>,
     started_at: Option<Moment>,
@@ -416,8 +434,13 @@ impl TryFrom<Live> for Allocation {
             cpu_milli_limit: unsigned("cpu_milli_limit", row.cpu_milli_limit)?,
             memory_bytes_limit: unsigned("memory_bytes_limit", row.memory_bytes_limit)?,
             quota,
+            quota_flags: QuotaFlags(u32::read(row.quota_flags, "quota_flags")?),
             run_time_ms: unsigned("run_time_ms", row.run_time_ms)?,
             array_index: array_index.transpose()?,
+            bounds: TimeBounds {
+                ttl_ms: unsigned("ttl_ms", row.ttl_ms)?,
+                time_limit_ms: unsigned("time_limit_ms", row.time_limit_ms)?,
+            },
             state: row.state,
             waiting_reason: Option::read(row.waiting_reason, "waiting_reason")?,
             pending_group: pending_group.transpose()?.map(PendingGroupNo),
@@ -449,7 +472,7 @@ async fn live(
                   gpu_milli, gpu_models, run_time_ms, state, waiting_reason, pending_group, nominated_node, node, gpu_devices,
                   gpu_shares, preempted, attempts, last_end_cause, team, namespace, qos, cpu_milli_limit,
                   memory_bytes_limit, quota_rule, quota_subject, quota_limit, quota_actual, array_index,
-                  requested_at AS "requested_at: Moment", placed_at AS "placed_at: Moment",
+                  quota_flags, ttl_ms, time_limit_ms, requested_at AS "requested_at: Moment", placed_at AS "placed_at: Moment",
                   started_at AS "started_at: Moment", lsn
            FROM live_allocations WHERE allocation_id = $1 AND tenant = $2"#,
         id.0,
@@ -473,7 +496,7 @@ pub(super) async fn newest(
                   gpu_milli, gpu_models, run_time_ms, state, waiting_reason, pending_group, nominated_node, node, gpu_devices,
                   gpu_shares, preempted, attempts, last_end_cause, team, namespace, qos, cpu_milli_limit,
                   memory_bytes_limit, quota_rule, quota_subject, quota_limit, quota_actual, array_index,
-                  requested_at AS "requested_at: Moment", placed_at AS "placed_at: Moment",
+                  quota_flags, ttl_ms, time_limit_ms, requested_at AS "requested_at: Moment", placed_at AS "placed_at: Moment",
                   started_at AS "started_at: Moment", lsn
            FROM live_allocations
            WHERE tenant = $1 AND allocation_id < $2 AND allocation_id > $3 AND state = ANY ($4)

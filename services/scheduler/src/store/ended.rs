@@ -10,8 +10,8 @@ use std::collections::HashMap;
 use table::{PgType, Read, RowError, Table, Value, types};
 use uuid::Uuid;
 use vocab::{
-    AllocationId, AllocationSpec, CellNo, EndCause, GpuShares, Lsn, Millis, NamedSpec, Refusal,
-    Rule, RunExit, Stage, Token,
+    AllocationId, AllocationSpec, CellNo, EndCause, GpuShares, Lsn, Millis, NamedSpec, QuotaFlags,
+    Refusal, Rule, RunExit, Stage, Token,
 };
 use wire::Message;
 
@@ -64,7 +64,8 @@ pub struct Record<'a> {
     /// What it asked for, with its last priority: the message `AllocationSpec` of the contract.
     spec: AsMessage<'a>,
     /// What else is known of it: field 1 for each device of its last place, 2 how often it was queued again, 3 what ended
-    /// the run before the last time, 4 the refusal by quota, 5 how the command of the last run ended.
+    /// the run before the last time, 4 the refusal by quota, 5 how the command of the last run ended,
+    /// 6 what was remarkable about its quota, as `quota_flags` of `live_allocations`.
     rest: Vec<u8>,
     /// What is said of every allocation, once: its first placement, its end or its denial. Field 1 for each, of a message
     /// with `position`, `at_ms` and `fact`, as a row of `explanations` has them.
@@ -108,6 +109,8 @@ struct Rest {
     refusal: Option<Refusal>,
     #[wire(5)]
     exit: Option<RunExit>,
+    #[wire(6)]
+    quota_flags: QuotaFlags,
 }
 
 impl<'a> Record<'a> {
@@ -131,6 +134,7 @@ impl<'a> Record<'a> {
             last_end_cause: row.last_cause,
             refusal: refusal.cloned(),
             exit,
+            quota_flags: row.quota_flags,
         };
         Some(Self {
             allocation_id: row.allocation.id(cell).0,
@@ -227,7 +231,9 @@ impl TryFrom<Ended> for Allocation {
             memory_bytes_limit: spec.limits.memory_bytes,
             run_time_ms: spec.run_time_ms,
             array_index: spec.array_index,
+            bounds: spec.bounds,
             state: row.state,
+            quota_flags: rest.quota_flags,
             quota: rest.refusal,
             waiting_reason: None,
             pending_group: None,

@@ -1,7 +1,10 @@
 //! What a tenant has, a page at a time.
 
 use super::{Allocation, allocations, ended};
-use chassis::warm::{Moment, WarmError};
+use chassis::{
+    query::cut,
+    warm::{Moment, WarmError},
+};
 use sqlx::{PgConnection, PgPool};
 use uuid::Uuid;
 use vocab::{AllocationId, Millis, Token};
@@ -98,9 +101,8 @@ pub async fn list(
         found.extend(over);
         found.sort_unstable_by_key(|one| std::cmp::Reverse(one.id.0));
     }
-    let limit = wanted.limit as usize;
-    let next = match found.len() > limit {
-        true => found.get(limit - 1).map(|last| last.id),
+    let next = match cut(&mut found, wanted.limit) {
+        true => found.last().map(|last| last.id),
         // The one at the floor is yet to be looked at, and what was requested before it, unless that was too early.
         false => behind
             .filter(|behind| {
@@ -110,7 +112,6 @@ pub async fn list(
             })
             .map(|behind| AllocationId(Uuid::from_u128(behind.id.as_u128() + 1))),
     };
-    found.truncate(limit);
     Ok(Page {
         allocations: found,
         next,

@@ -6,8 +6,7 @@ use chassis::warm::{WarmError, merge};
 use sqlx::PgConnection;
 use table::Table;
 use vocab::{
-    Millis, PlacementPolicy, PriorityClass, QueueOrder, QueueSettings, ResourceKind,
-    SchedulingPolicy, Token,
+    Millis, PlacementPolicy, QueueOrder, QueueSettings, ResourceKind, SchedulingPolicy, Token,
 };
 
 pub async fn upsert(tx: &mut PgConnection, row: &SettingRow) -> Result<(), WarmError> {
@@ -18,12 +17,6 @@ pub async fn upsert(tx: &mut PgConnection, row: &SettingRow) -> Result<(), WarmE
             version,
             at,
         } => merge(tx, &[Queue::of(queue, settings, (*version, *at))]).await,
-        SettingRow::PriorityClass {
-            class,
-            settings,
-            version,
-            at,
-        } => merge(tx, &[Class::of(class, settings, (*version, *at))]).await,
         SettingRow::Policy {
             policy,
             version,
@@ -92,42 +85,6 @@ impl<'a> Queue<'a> {
             gpu_milli_limit: limit(ResourceKind::Gpu),
             tenants: &settings.tenants,
             queue_order: settings.order,
-            placement: settings.placement,
-            version,
-            changed_at,
-        }
-    }
-}
-
-/// Priority classes.
-#[derive(Table)]
-#[table(name = "priority_classes", key(priority_class))]
-pub struct Class<'a> {
-    priority_class: &'a Token,
-    value: i32,
-    preemptible: bool,
-    preempts: bool,
-    #[table(check = "grace_ms >= 0")]
-    grace_ms: u64,
-    /// None: the queue's.
-    placement: Option<PlacementPolicy>,
-    #[table(check = "version > 0")]
-    version: u64,
-    changed_at: Millis,
-}
-
-impl<'a> Class<'a> {
-    fn of(
-        priority_class: &'a Token,
-        settings: &PriorityClass,
-        (version, changed_at): (u64, Millis),
-    ) -> Self {
-        Self {
-            priority_class,
-            value: settings.value,
-            preemptible: settings.preemptible,
-            preempts: settings.preempts,
-            grace_ms: settings.grace_ms,
             placement: settings.placement,
             version,
             changed_at,

@@ -23,11 +23,16 @@ use scheduler::{
 use sqlx::{Executor, PgPool};
 use vocab::{
     AllocationNo, AllocationSpec, CellNo, EndCause, Gang, GpuRequest, GpuShare, Lsn, Millis,
-    PendingGroupNo, PreemptionCause, QosClass, Refusal, Rule, Token, WaitingReason,
+    PendingGroupNo, PreemptionCause, QosClass, QuotaFlags, Refusal, Rule, TimeBounds, Token,
+    WaitingReason,
 };
 
 const CELL: CellNo = CellNo(3);
 const LEDGER: LedgerId = LedgerId(1);
+const BOUNDS: TimeBounds = TimeBounds {
+    ttl_ms: AllocationSpec::RUN_TIME_MS_MAX,
+    time_limit_ms: 1,
+};
 
 #[test]
 fn the_migration_is_made_of_the_rows() {
@@ -56,6 +61,7 @@ fn row(allocation: u64, priority: i32, state: AllocationState) -> AllocationRow 
     spec.namespace = Some(token("space"));
     spec.limits.cpu_milli = AllocationSpec::CPU_MILLI_MAX;
     spec.run_time_ms = AllocationSpec::RUN_TIME_MS_MAX;
+    spec.bounds = BOUNDS;
     spec.gang = Some(Gang {
         name: token("g"),
         size: 2,
@@ -71,6 +77,7 @@ fn row(allocation: u64, priority: i32, state: AllocationState) -> AllocationRow 
         since: Millis(1_700_000_000_003),
         attempts: 2,
         last_cause: Some(EndCause::Preempted),
+        quota_flags: QuotaFlags::SOFT.with(QuotaFlags::BORROWED),
         lsn: Lsn(allocation),
     }
 }
@@ -274,6 +281,8 @@ async fn every_state_is_read_as_it_was_written() {
         assert_eq!(found.priority_class.as_deref(), Some("batch"));
         assert_eq!(found.gang.as_deref(), Some("g"));
         assert_eq!(found.run_time_ms, AllocationSpec::RUN_TIME_MS_MAX);
+        assert_eq!(found.bounds, BOUNDS);
+        assert_eq!(found.quota_flags, row.quota_flags);
         let waits = match &state {
             AllocationState::Queued { pending_group, .. } => (*pending_group, None),
             AllocationState::Nominated { node, .. } => (None, Some(node.as_str())),

@@ -6,8 +6,8 @@ use scheduler::project::{
 };
 use store::{Held, QueueState, Waits};
 use vocab::{
-    AdvanceReservation, Operator, PlacementPolicy, PriorityClass, QueueOrder, QueueSettings,
-    Requirement, ResourceKind, SchedulingPolicy,
+    AdvanceReservation, Operator, PlacementPolicy, QueueOrder, QueueSettings, Requirement,
+    ResourceKind, SchedulingPolicy,
 };
 
 const NOW: Millis = Millis(1_700_000_000_000);
@@ -250,25 +250,6 @@ async fn reservations_and_classes_are_kept() {
     set(&pool, vec![queue_of("q", 1, shared)]).await;
     assert_eq!(of(Some("t")).await, expected);
     assert_eq!(of(Some("u")).await, []);
-
-    let class = |version, value| SettingRow::PriorityClass {
-        class: token("urgent"),
-        settings: PriorityClass {
-            value,
-            preemptible: false,
-            preempts: true,
-            grace_ms: PriorityClass::GRACE_MS_MAX,
-            placement: None,
-        },
-        version,
-        at: NOW,
-    };
-    set(&pool, vec![class(1, 1), class(2, 7)]).await;
-    let found: (i32, i64) = sqlx::query_as("SELECT value, version FROM priority_classes")
-        .fetch_one(&pool)
-        .await
-        .unwrap();
-    assert_eq!(found, (7, 2));
     scratch.close().await;
 }
 

@@ -138,9 +138,11 @@ impl Table {
         self.state
             .handle(Command { operation, verb }, &config, &mut draft);
         self.next = draft.next_no().0;
-        let away = |turned: Turned| {
-            let Refusal { rule, subject, .. } = turned.refusal;
-            format!("unrecorded {} {subject}", rule.name())
+        let away = |turned: Turned| match turned.answer {
+            Ok(()) => "unrecorded passes".to_owned(),
+            Err(Refusal { rule, subject, .. }) => {
+                format!("unrecorded {} {subject}", rule.name())
+            }
         };
         let away = self.state.take_effects().into_iter().map(away);
         self.recount();

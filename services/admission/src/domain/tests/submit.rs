@@ -317,6 +317,54 @@ fn what_has_to_end_first_is_ones_own_and_known() {
     assert_eq!(found, [(3, true), (4, false)]);
 }
 
+/// A trial, and behind it the same for real; then both are undone.
+#[track_caller]
+fn tried(t: &mut Table, tenant: &str, request: SubmitRequest, expected: &str) {
+    let (before, next) = (t.state.clone(), t.next);
+    let told = t.ask(tenant, "tried", 1, Ok(Verb::TrySubmit(request.clone())));
+    assert_eq!(told, format!("unrecorded {expected}"));
+    assert_eq!((&t.state, t.next), (&before, next));
+    let real = t.ask(tenant, "tried", 2, Ok(Verb::Submit(request)));
+    let real = real.trim_start_matches("unrecorded ");
+    let accepted = if expected == "passes" {
+        "requested"
+    } else {
+        expected
+    };
+    assert_eq!(real, accepted);
+    (t.state, t.next) = (before, next);
+}
+
+#[test]
+fn a_trial_says_what_becomes_of_a_submit_and_leaves_nothing() {
+    let mut t = Table::new();
+    let t = &mut t;
+    tried(t, "a", submit(), "passes");
+    let with = |change: fn(&mut SubmitRequest)| {
+        let mut request = submit();
+        change(&mut request);
+        request
+    };
+    let negative = with(|it| it.cpu_milli = -1);
+    tried(t, "a", negative, "quantity_negative cpu_milli");
+    let elsewhere = with(|it| it.queue = "elsewhere".into());
+    tried(t, "a", elsewhere, "queue_unknown queue");
+    tried(t, "nobody", submit(), "tenant_unknown tenant");
+    tried(t, "_operator", submit(), "unknown_verb verb");
+    let bounded = with(|it| it.ttl_ms = 1);
+    tried(t, "a", bounded.clone(), "passes");
+    t.level = vocab::Level(vocab::Level::TIME_BOUNDS.0 - 1);
+    tried(t, "a", bounded, "not_supported feature level");
+    t.level = vocab::Level::KNOWN;
+    for id in ["1", "2", "3", "4"] {
+        t.check(id, 1, plain(), "requested");
+    }
+    tried(t, "a", submit(), "allocation_table_full allocations");
+    let known = Verb::TrySubmit(submit());
+    let conflict = "unrecorded operation_conflict operation_id";
+    t.check("1", 2, known, conflict);
+}
+
 #[test]
 fn bounds_of_time_are_of_a_later_level() {
     let mut t = Table::new();
