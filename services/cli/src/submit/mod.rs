@@ -384,7 +384,12 @@ mod tests {
     #[test]
     fn a_trial_is_of_one_request_and_waits_for_nothing() {
         assert!(request("--dry-run --deadline 5s").is_ok());
-        for beside in ["--array 0-3", "--wait ended", "--follow", "--operation-id x"] {
+        for beside in [
+            "--array 0-3",
+            "--wait ended",
+            "--follow",
+            "--operation-id x",
+        ] {
             assert!(request(&format!("--dry-run {beside}")).is_err(), "{beside}");
         }
     }
