@@ -215,11 +215,11 @@ async fn what_cannot_be_tried_is_refused_with_a_reason() {
         ("cordon n1 --at 9", "the ledger ends at lsn 3, before 9"),
         (
             "submit --tenant x --cpu 1 --memory 1GiB",
-            "refused: tenant unknown: tenant",
+            "refused: tenant unknown: tenant: no operator has set this tenant; have the tenant set: apportion tenant NAME",
         ),
         (
             "queue-set a --weight 0",
-            "refused: quantity zero: weight_milli",
+            "refused: quantity zero: weight_milli: it is 0 or missing; name an amount above 0",
         ),
         (
             "remove-node a.b",
