@@ -77,6 +77,9 @@ CREATE TABLE live_allocations (
     CONSTRAINT live_allocations_quota_limit_check CHECK (quota_limit >= 0),
     CONSTRAINT live_allocations_quota_actual_check CHECK (quota_actual >= 0),
     CONSTRAINT live_allocations_array_index_check CHECK (array_index BETWEEN 0 AND 4294967295),
+    CONSTRAINT live_allocations_quota_flags_check CHECK (quota_flags BETWEEN 0 AND 7),
+    CONSTRAINT live_allocations_ttl_ms_check CHECK (ttl_ms >= 0),
+    CONSTRAINT live_allocations_time_limit_ms_check CHECK (time_limit_ms >= 0),
     CONSTRAINT gpu_is_all_or_none CHECK ((gpu_count = 0) = (gpu_milli = 0) AND (gpu_count > 0 OR cardinality(gpu_models) = 0)),
     CONSTRAINT place_is_all_or_none CHECK ((node IS NULL) = (placed_at IS NULL) AND (node IS NOT NULL OR cardinality(gpu_devices) = 0)),
     CONSTRAINT placed_with_the_devices_asked_for CHECK (node IS NULL OR cardinality(gpu_devices) = gpu_count),
@@ -120,6 +123,9 @@ COMMENT ON COLUMN live_allocations.team IS 'The account below the tenant that it
 COMMENT ON COLUMN live_allocations.cpu_milli_limit IS '0: no more than it asks for.';
 COMMENT ON COLUMN live_allocations.quota_rule IS 'Which rule keeps it waiting for quota: about what, the limit, and what use would come to.';
 COMMENT ON COLUMN live_allocations.array_index IS 'Which element of an array it is; none: it is of none.';
+COMMENT ON COLUMN live_allocations.quota_flags IS 'What is remarkable about the quota that it has, as bits: 1 it was granted above a soft limit, 2 above a hard one for as long as a burst lasts, 4 of what others of the cohort lend.';
+COMMENT ON COLUMN live_allocations.ttl_ms IS 'Not placed so long after its request, it ends; 0: it waits without a bound.';
+COMMENT ON COLUMN live_allocations.time_limit_ms IS 'A run of it is stopped after so long; 0: it goes on without a bound.';
 COMMENT ON COLUMN live_allocations.facts IS 'What is said of every allocation, once: its first placement, its end or its denial. A row of `explanations` for each of them cost more than the allocation''s own. Field 1 for each, of a message with `position`, `at_ms` and `fact`, as a row of `explanations` has them.';
 CREATE INDEX live_allocations_of_tenant ON live_allocations (tenant, allocation_id);
 CREATE INDEX live_allocations_on_node ON live_allocations (node) WHERE node IS NOT NULL;
@@ -164,7 +170,7 @@ COMMENT ON COLUMN ended_allocations.ended_at IS 'By the node''s report, or when 
 COMMENT ON COLUMN ended_allocations.since IS 'When the end was recorded.';
 COMMENT ON COLUMN ended_allocations.lsn IS 'Ledger position of the end.';
 COMMENT ON COLUMN ended_allocations.spec IS 'What it asked for, with its last priority: the message `AllocationSpec` of the contract.';
-COMMENT ON COLUMN ended_allocations.rest IS 'What else is known of it: field 1 for each device of its last place, 2 how often it was queued again, 3 what ended the run before the last time, 4 the refusal by quota, 5 how the command of the last run ended.';
+COMMENT ON COLUMN ended_allocations.rest IS 'What else is known of it: field 1 for each device of its last place, 2 how often it was queued again, 3 what ended the run before the last time, 4 the refusal by quota, 5 how the command of the last run ended, 6 what was remarkable about its quota, as `quota_flags` of `live_allocations`.';
 COMMENT ON COLUMN ended_allocations.facts IS 'What is said of every allocation, once: its first placement, its end or its denial. Field 1 for each, of a message with `position`, `at_ms` and `fact`, as a row of `explanations` has them.';
 CREATE INDEX ended_allocations_by_job_set ON ended_allocations (job_set);
 CREATE INDEX ended_allocations_of_tenant ON ended_allocations (tenant, allocation_id);

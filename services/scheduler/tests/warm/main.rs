@@ -30,8 +30,9 @@ use vocab::{
 const CELL: CellNo = CellNo(3);
 const LEDGER: LedgerId = LedgerId(1);
 const BOUNDS: TimeBounds = TimeBounds {
-    ttl_ms: AllocationSpec::RUN_TIME_MS_MAX,
-    time_limit_ms: 1,
+    ttl_ms: 1,
+    // No less than any run time, so that it is no estimate of one.
+    time_limit_ms: AllocationSpec::RUN_TIME_MS_MAX,
 };
 
 #[test]

@@ -194,7 +194,7 @@ async fn the_queue_follows_its_order_and_aging() {
 }
 
 #[tokio::test]
-async fn reservations_and_classes_are_kept() {
+async fn reservations_are_kept() {
     let scratch = ready("settings").await;
     let pool = scratch.pool();
     let reservation = |name: &str, state| ReservationRow {
