@@ -198,7 +198,9 @@ impl Submit {
         if self.dry_run {
             client.try_submit(self.task.request()).await?;
             say!("{PASSES}");
-        } else if let Some(indexes) = &self.array {
+            return Ok(ExitCode::SUCCESS);
+        }
+        if let Some(indexes) = &self.array {
             let submit = self.task.request();
             indexes.send(&client, &submit, &sending).await?;
             return Ok(ExitCode::SUCCESS);
