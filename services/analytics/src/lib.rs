@@ -26,7 +26,7 @@ use query::Desk;
 use samples::Samples;
 use serde::Deserialize;
 use std::sync::atomic::Ordering;
-use store::{ClickHouseSink, Store};
+use store::{Beside, ClickHouseSink, Store};
 
 /// The service, for the chassis.
 pub struct AnalyticsService;
@@ -99,14 +99,16 @@ impl Service for AnalyticsService {
         let instruments = Instruments::register(&ctx.metrics);
         let rows = instruments.rows.clone();
         let (server, config) = ctx.clickhouse()?;
+        let beside = Beside::default();
         let store = Store::new(server.clone(), &config.database, ctx.cell_no());
+        let store = store.beside(beside.clone());
         let component = ctx.health.component("clickhouse_disk");
         let disk = Disk::new(store.clone(), component, &ctx.metrics);
         let mark = Mark::default();
         // Connections are served by the thread that opens them. An answer reads few rows, and others are made at the same time.
         let (server, _) = ctx.clickhouse()?;
         let server = server.with_setting("max_threads", "1");
-        let answers = Store::new(server, &config.database, ctx.cell_no());
+        let answers = Store::new(server, &config.database, ctx.cell_no()).beside(beside);
         let desk = Desk::new(answers, mark.clone(), &ctx);
         let queries = Queries::new(ctx.subjects())
             .on(query::UsageQueries(desk.clone()), &mark)

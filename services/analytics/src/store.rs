@@ -1,5 +1,6 @@
 //! All SQL of the service that is not in `schemas/clickhouse`.
 
+mod beside;
 mod comments;
 mod forecast;
 mod invoice;
@@ -12,6 +13,7 @@ mod schema;
 mod sink;
 mod tenant;
 
+pub use beside::Beside;
 pub use forecast::{BudgetForecast, MonthForecast};
 pub use invoice::{Export, Part, RateLine, Reconciled, ReconciledMonth};
 pub use queries::{BillLine, Conservation, Imbalance, UsageLine};
@@ -97,6 +99,7 @@ pub struct Store {
     database: String,
     cell: CellNo,
     memory: known::Memory,
+    beside: Option<Beside>,
 }
 
 impl Store {
@@ -123,6 +126,7 @@ impl Store {
             database: database.to_owned(),
             cell,
             memory: known::Memory::default(),
+            beside: None,
         }
     }
 

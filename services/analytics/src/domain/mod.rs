@@ -10,6 +10,7 @@ mod allocation;
 mod calendar;
 mod change;
 mod condition;
+mod kept;
 mod meter;
 mod node;
 mod price;
@@ -21,6 +22,7 @@ pub use change::{
     Interval, Moved, Owner, Payer, Preemption, Rate, Running, Site, Status, Sums, Transfer,
     Unplaced, Wait,
 };
+pub use kept::{Kept, UseRow};
 pub use meter::{Booked, Each, KEPT, Line, Shelf, Used, key};
 pub use price::{Charge, Charges, HourlyUse, Known, LineKey, Prices, RunUse, Whose};
 pub use runs::in_one_row;

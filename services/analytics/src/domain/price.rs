@@ -3,6 +3,7 @@
 
 use super::{
     calendar::{Calendar, Hour},
+    change::{Clock, Payer, Running, Site},
     meter::key,
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -11,7 +12,7 @@ use vocab::{
 };
 
 /// Whose use it is, and where: beside the resource, what a line of the bill tells apart.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Whose {
     pub tenant: Token,
     pub team: Option<Token>,
@@ -24,6 +25,19 @@ pub struct Whose {
 }
 
 impl Whose {
+    pub fn of(payer: &Payer, site: &Site) -> Self {
+        Self {
+            tenant: payer.tenant.clone(),
+            team: payer.team.clone(),
+            namespace: payer.namespace.clone(),
+            queue: payer.queue.clone(),
+            job_set: payer.job_set.clone(),
+            priority_class: payer.priority_class.clone(),
+            cluster: site.cluster.clone(),
+            pool: site.pool.clone(),
+        }
+    }
+
     fn used(&self, resource: &ResourceKey) -> RateKey {
         let scope = RateScope {
             tenant: Some(self.tenant.clone()),
@@ -41,7 +55,7 @@ impl Whose {
 /// Which line of the bill.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LineKey {
-    pub whose: Whose,
+    pub whose: Arc<Whose>,
     pub resource: ResourceKey,
     pub hour: Hour,
     /// In whose bill it stands.
@@ -62,7 +76,7 @@ pub struct Charge {
 /// A row of `usage_hourly`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HourlyUse {
-    pub whose: Whose,
+    pub whose: Arc<Whose>,
     pub resource: ResourceKey,
     pub hour: Hour,
     pub period: Month,
@@ -72,9 +86,9 @@ pub struct HourlyUse {
 }
 
 /// A run, over or not.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunUse {
-    pub whose: Whose,
+    pub whose: Arc<Whose>,
     pub gpu_model: Option<Token>,
     pub amounts: [(ResourceKind, u64); ResourceKind::ALL.len()],
     pub started_at: Millis,
@@ -83,6 +97,21 @@ pub struct RunUse {
 }
 
 impl RunUse {
+    pub fn of(run: &Running, whose: Arc<Whose>) -> Self {
+        let amount = |kind| {
+            // As far as the tables' numbers reach.
+            let amount = run.moved.amounts.get(kind).clamp(0, i64::MAX.into());
+            (kind, amount as u64)
+        };
+        Self {
+            whose,
+            gpu_model: run.moved.site.gpu_model.clone(),
+            amounts: ResourceKind::ALL.map(amount),
+            started_at: run.started_at,
+            ended_at: None,
+        }
+    }
+
     fn each(&self) -> impl Iterator<Item = (ResourceKey, i128)> {
         let some = self.amounts.into_iter();
         let some = some.filter(|(_, amount)| *amount != 0);
@@ -121,6 +150,15 @@ impl Prices {
 }
 
 impl Known {
+    /// The same for rows of a position of which this is known.
+    pub fn at(&self, clock: Clock) -> Self {
+        Self {
+            through: self.through.max(clock.clock),
+            accrued_to: clock.accrued_to,
+            ..self.clone()
+        }
+    }
+
     /// Whether the bill of a month is final.
     pub fn is_closed(&self, month: Month) -> bool {
         self.closed_through.is_some_and(|closed| month <= closed)

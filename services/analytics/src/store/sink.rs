@@ -86,7 +86,11 @@ impl Store {
             tracing::warn!("tables emptied, of which parts were found broken");
             self.wipe().await?;
         }
-        self.position().await
+        let at = self.position().await?;
+        if let Some(beside) = &self.beside {
+            beside.resumed(at.through);
+        }
+        Ok(at)
     }
 
     async fn position(&self) -> Result<Resume, StoreError> {
@@ -256,6 +260,9 @@ impl Store {
         if !begun.applied {
             self.send(batch, &rows, begun).await?;
             self.complete(batch, &rows, begun).await?;
+        }
+        if let Some(beside) = &self.beside {
+            beside.applied(batch);
         }
         Ok(rows)
     }

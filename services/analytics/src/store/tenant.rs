@@ -1,10 +1,10 @@
 //! Use and bill by what they are told apart by: of one tenant, or of all.
 
 use super::{Store, StoreError, rows::CellRow, within};
-use crate::domain::{Charge, Hour, HourlyUse, Known, LineKey, RunUse, Whose};
+use crate::domain::{Charge, Charges, Hour, HourlyUse, Known, LineKey, RunUse, UseRow, Whose};
 use clickhouse::{Row, query::Query};
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 use uuid::Uuid;
 use vocab::{DAY_MS, HOUR_MS, Millis, Month, ResourceKey, ResourceKind, Token};
 
@@ -33,6 +33,18 @@ impl Dimension {
         Self::Cluster,
         Self::Pool,
     ];
+
+    /// Of the tables, for those that rows are looked for by.
+    fn column(self) -> Option<&'static str> {
+        match self {
+            Self::Hour | Self::Day | Self::Cluster | Self::Pool => None,
+            Self::Team => Some("team"),
+            Self::Namespace => Some("namespace"),
+            Self::Queue => Some("queue"),
+            Self::JobSet => Some("job_set"),
+            Self::PriorityClass => Some("priority_class"),
+        }
+    }
 
     fn name(self, whose: &Whose) -> Option<&Token> {
         match self {
@@ -105,7 +117,7 @@ pub struct InvoiceLine {
 
 /// A row of use: an hour's, or a run, over or not.
 #[derive(Debug, Row, Deserialize)]
-struct UseRow {
+struct ReadRow {
     is_run: bool,
     tenant: String,
     team: String,
@@ -155,20 +167,15 @@ fn running() -> String {
     runs("running_allocations AS u FINAL", "toInt64(0)")
 }
 
-enum Read {
-    Hour(HourlyUse),
-    Run(RunUse),
-}
-
-impl UseRow {
-    fn read(self) -> Result<Read, StoreError> {
+impl ReadRow {
+    fn read(self) -> Result<UseRow, StoreError> {
         let unfit = |text: &str| StoreError::Unfit(text.to_owned());
         let name = |text: &str| Token::new(text).map_err(|_| unfit(text));
         let may_be = |text: &str| match text {
             "" => Ok(None),
             text => name(text).map(Some),
         };
-        let whose = Whose {
+        let whose = Arc::new(Whose {
             tenant: name(&self.tenant)?,
             team: may_be(&self.team)?,
             namespace: may_be(&self.namespace)?,
@@ -177,9 +184,9 @@ impl UseRow {
             priority_class: may_be(&self.priority_class)?,
             cluster: may_be(&self.cluster)?,
             pool: may_be(&self.pool)?,
-        };
+        });
         if self.is_run {
-            return Ok(Read::Run(RunUse {
+            return Ok(UseRow::Run(RunUse {
                 whose,
                 gpu_model: may_be(&self.resource)?,
                 amounts: [
@@ -192,7 +199,7 @@ impl UseRow {
             }));
         }
         let resource = ResourceKey::parse(&self.resource);
-        Ok(Read::Hour(HourlyUse {
+        Ok(UseRow::Hour(HourlyUse {
             whose,
             resource: resource.ok_or_else(|| unfit(&self.resource))?,
             hour: Hour::of(Millis(self.begins_ms)),
@@ -204,30 +211,116 @@ impl UseRow {
     }
 }
 
-/// Which rows: columns that are to be equal to something.
-struct Narrow<'n>(Vec<(&'static str, &'n str)>);
+/// Which rows of `usage_hourly`, and which runs.
+pub(super) struct Rows<'w> {
+    pub tenant: Option<&'w Token>,
+    names: Vec<(Dimension, &'w str)>,
+    hours: Hours<'w>,
+}
 
-impl<'n> Narrow<'n> {
-    fn of(tenant: Option<&'n Token>, wanted: Option<&'n Wanted>) -> Self {
-        let tenant = ("tenant", tenant.map(Token::as_str));
-        let names = wanted.map(|wanted| {
-            let of = |name: &'n Option<String>| name.as_deref();
-            [
-                ("team", of(&wanted.team)),
-                ("namespace", of(&wanted.namespace)),
-                ("queue", of(&wanted.queue)),
-                ("job_set", of(&wanted.job_set)),
-                ("priority_class", of(&wanted.priority_class)),
-            ]
-        });
-        let all = [tenant].into_iter().chain(names.into_iter().flatten());
-        Self(all.filter_map(|(name, is)| Some((name, is?))).collect())
+enum Hours<'w> {
+    /// That begin in `[from, until)`, of one resource or of all.
+    Between(Millis, Millis, Option<&'w str>),
+    /// Of the bill of a month.
+    Bill(Month),
+    /// Of the bills from a month on.
+    BillsFrom(Month),
+}
+
+impl<'w> Rows<'w> {
+    fn wanted(tenant: Option<&'w Token>, wanted: &'w Wanted, hours: Hours<'w>) -> Self {
+        let names = [
+            (Dimension::Team, &wanted.team),
+            (Dimension::Namespace, &wanted.namespace),
+            (Dimension::Queue, &wanted.queue),
+            (Dimension::JobSet, &wanted.job_set),
+            (Dimension::PriorityClass, &wanted.priority_class),
+        ];
+        let names = names.into_iter();
+        Self {
+            tenant,
+            names: names
+                .filter_map(|(of, name)| Some((of, name.as_deref()?)))
+                .collect(),
+            hours,
+        }
     }
 
-    fn and(&self) -> String {
-        let conditions = self.0.iter();
-        let conditions = conditions.map(|(name, _)| format!(" AND u.{name} = {{{name}:String}}"));
-        conditions.collect()
+    fn bill(tenant: Option<&'w Token>, month: Month) -> Self {
+        Self {
+            tenant,
+            names: Vec::new(),
+            hours: Hours::Bill(month),
+        }
+    }
+
+    /// All of a tenant, of the bills from a month on.
+    pub fn from(tenant: &'w Token, month: Month) -> Self {
+        Self {
+            tenant: Some(tenant),
+            names: Vec::new(),
+            hours: Hours::BillsFrom(month),
+        }
+    }
+
+    /// None of them is of an earlier bill: an hour is in that of its month, or in a later one.
+    pub fn first_bill(&self) -> Month {
+        match self.hours {
+            Hours::Between(from, ..) => Month::of(from),
+            Hours::Bill(month) | Hours::BillsFrom(month) => month,
+        }
+    }
+
+    /// Whether it is one of them as far as names tell. Which hours count is seen of the lines that they come to.
+    pub fn admit(&self, row: &UseRow) -> bool {
+        let (UseRow::Hour(HourlyUse { whose, .. }) | UseRow::Run(RunUse { whose, .. })) = row;
+        let is =
+            |(of, name): &(Dimension, &str)| of.name(whose).is_some_and(|it| it.as_str() == *name);
+        self.names.iter().all(is)
+    }
+
+    /// Conditions for `u`.
+    fn names(&self) -> String {
+        let tenant = self.tenant.map(|_| "tenant");
+        let names = self.names.iter().filter_map(|(of, _)| of.column());
+        let names = tenant.into_iter().chain(names);
+        names
+            .map(|name| format!(" AND u.{name} = {{{name}:String}}"))
+            .collect()
+    }
+
+    fn hours(&self) -> &'static str {
+        match self.hours {
+            Hours::Between(..) => {
+                "u.hour >= toDateTime({from:UInt32}, 'UTC') AND u.hour < toDateTime({until:UInt32}, 'UTC')
+                     AND ({resource:String} = '' OR u.resource = {resource:String})"
+            }
+            Hours::Bill(_) => {
+                "toYYYYMM(u.billing_period) = {period:UInt32} AND u.hour < toDateTime({until:UInt32}, 'UTC')"
+            }
+            Hours::BillsFrom(_) => "toYYYYMM(u.billing_period) >= {period:UInt32}",
+        }
+    }
+
+    fn bind_names(&self, query: Query) -> Query {
+        let tenant = self.tenant.map(|tenant| ("tenant", tenant.as_str()));
+        let names = self.names.iter();
+        let names = names.filter_map(|(of, name)| Some((of.column()?, *name)));
+        let all = tenant.into_iter().chain(names);
+        all.fold(query, |query, (name, is)| query.param(name, is))
+    }
+
+    fn bind_hours(&self, query: Query) -> Query {
+        match self.hours {
+            Hours::Between(from, until, resource) => query
+                .param("from", moment(from))
+                .param("until", moment(until))
+                .param("resource", resource.unwrap_or("")),
+            Hours::Bill(month) => query
+                .param("period", month.0)
+                .param("until", moment(month.end())),
+            Hours::BillsFrom(month) => query.param("period", month.0),
+        }
     }
 }
 
@@ -301,42 +394,49 @@ fn text(name: Option<Token>) -> String {
 }
 
 impl Store {
-    /// Gives what the rows say, one after the other.
-    async fn rows(
-        &self,
-        sql: &str,
-        Narrow(narrow): &Narrow<'_>,
-        with: impl FnOnce(Query) -> Query,
-        mut each: impl FnMut(Read),
-    ) -> Result<(), StoreError> {
-        let query = with(self.query(sql));
-        let query = narrow
-            .iter()
-            .fold(query, |query, (name, is)| query.param(name, is));
-        let mut cursor = query.fetch::<UseRow>()?;
+    /// Gives what the rows of a statement say, one after the other.
+    async fn rows(&self, query: Query, mut each: impl FnMut(UseRow)) -> Result<(), StoreError> {
+        let mut cursor = query.fetch::<ReadRow>()?;
         while let Some(row) = within(cursor.next()).await? {
             each(row.read()?);
         }
         Ok(())
     }
 
-    /// Gives the lines of the bill that some rows of `usage_hourly`, and what runs, come to.
+    /// Rows of the tables, and what runs.
+    pub(super) async fn read(
+        &self,
+        rows: &Rows<'_>,
+        each: impl FnMut(UseRow),
+    ) -> Result<(), StoreError> {
+        let (hours, names, running) = (rows.hours(), rows.names(), running());
+        let sql = format!("{HOURS} WHERE {hours}{names} UNION ALL {running} WHERE true{names}");
+        let query = rows.bind_hours(self.query(&sql));
+        self.rows(rows.bind_names(query), each).await
+    }
+
+    /// Gives the lines of the bill that these come to, and perhaps others of other hours and bills.
     async fn charges(
         &self,
         known: &Known,
-        narrow: &Narrow<'_>,
-        hours: &str,
-        with: impl FnOnce(Query) -> Query,
+        rows: &Rows<'_>,
         mut each: impl FnMut(Charge),
     ) -> Result<(), StoreError> {
-        let (also, running) = (narrow.and(), running());
-        let sql = format!("{HOURS} WHERE {hours}{also} UNION ALL {running} WHERE true{also}");
+        let add = |charges: &mut Charges<'_>, row, each: &mut dyn FnMut(Charge)| match row {
+            UseRow::Hour(hour) => charges.hourly(hour).into_iter().for_each(each),
+            UseRow::Run(run) => charges.running(&run),
+        };
+        if let Some((known, kept)) = self.kept(known, rows).await? {
+            let mut charges = known.charges();
+            for row in kept {
+                add(&mut charges, row, &mut each);
+            }
+            charges.finish().for_each(each);
+            return Ok(());
+        }
         let mut charges = known.charges();
-        self.rows(&sql, narrow, with, |row| match row {
-            Read::Hour(hour) => charges.hourly(hour).into_iter().for_each(&mut each),
-            Read::Run(run) => charges.running(&run),
-        })
-        .await?;
+        self.read(rows, |row| add(&mut charges, row, &mut each))
+            .await?;
         charges.finish().for_each(each);
         Ok(())
     }
@@ -352,7 +452,6 @@ impl Store {
         let limit = usize::try_from(wanted.limit).unwrap_or(usize::MAX);
         let limit = limit.saturating_add(1);
         let mut sums = Sums::of(skip.saturating_add(limit));
-        let narrow = Narrow::of(tenant, Some(wanted));
         let is_wanted = |resource: &ResourceKey| {
             let resource = resource.to_string();
             wanted
@@ -365,15 +464,9 @@ impl Store {
         };
         match wanted.when {
             When::Hours { from, until } => {
-                let hours = "u.hour >= toDateTime({from:UInt32}, 'UTC') AND u.hour < toDateTime({until:UInt32}, 'UTC')
-                     AND ({resource:String} = '' OR u.resource = {resource:String})";
-                let with = |query: Query| {
-                    query
-                        .param("from", moment(from))
-                        .param("until", moment(until))
-                        .param("resource", wanted.resource.as_deref().unwrap_or(""))
-                };
-                self.charges(known, &narrow, hours, with, |charge| {
+                let hours = Hours::Between(from, until, wanted.resource.as_deref());
+                let rows = Rows::wanted(tenant, wanted, hours);
+                self.charges(known, &rows, |charge| {
                     let LineKey {
                         whose,
                         resource,
@@ -392,13 +485,16 @@ impl Store {
                     "allocation_intervals AS u",
                     "toUnixTimestamp64Milli(u.ended_at)",
                 );
-                let (also, running) = (narrow.and(), running());
-                let of = format!("WHERE u.allocation = {{allocation:UUID}}{also}");
+                let hours = Hours::Between(Millis(0), Month::LAST.end(), None);
+                let rows = Rows::wanted(tenant, wanted, hours);
+                let (names, running) = (rows.names(), running());
+                let of = format!("WHERE u.allocation = {{allocation:UUID}}{names}");
                 let sql = format!("{ended} {of} UNION ALL {running} {of}");
-                let with = |query: Query| query.param("allocation", id.to_string());
-                self.rows(&sql, &narrow, with, |row| {
+                let query = rows.bind_names(self.query(&sql));
+                let query = query.param("allocation", id.to_string());
+                self.rows(query, |row| {
                     // The statement reads no hours.
-                    let Read::Run(run) = row else { return };
+                    let UseRow::Run(run) = row else { return };
                     for (resource, quantity, amount_micro) in known.cost(&run) {
                         if is_wanted(&resource) {
                             let key = key(&run.whose, &resource, Hour(0));
@@ -445,15 +541,8 @@ impl Store {
         tenant: Option<&Token>,
         month: Month,
     ) -> Result<Vec<InvoiceLine>, StoreError> {
-        let narrow = Narrow::of(tenant, None);
-        let hours = "toYYYYMM(u.billing_period) = {period:UInt32} AND u.hour < toDateTime({until:UInt32}, 'UTC')";
-        let with = |query: Query| {
-            query
-                .param("period", month.0)
-                .param("until", moment(month.end()))
-        };
         let mut sums = Sums::of(usize::MAX);
-        self.charges(known, &narrow, hours, with, |charge| {
+        self.charges(known, &Rows::bill(tenant, month), |charge| {
             let Charge {
                 key,
                 quantity,
@@ -463,7 +552,8 @@ impl Store {
                 let is_correction = Month::of(key.hour.begin()) != key.period;
                 let resource = key.resource.to_string();
                 let price = (key.price.unwrap_or(0), key.price.is_some());
-                let of = (key.whose.tenant, key.whose.team, resource);
+                let Whose { tenant, team, .. } = &*key.whose;
+                let of = (tenant.clone(), team.clone(), resource);
                 sums.add((of, price, is_correction), quantity, amount_micro);
             }
         })

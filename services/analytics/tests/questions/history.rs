@@ -1,11 +1,11 @@
 //! The plan as a ledger, and the tables that are filled from it.
 
 use crate::{
-    common::{Database, Journal, operation, token},
+    common::{Database, Journal, LEDGER, operation, token},
     plan::{AWAY, Asked, BEGIN, BUDGETS, CLOSED, END, KNOWN, NAMED, PLACES, PRICES, Plan, Wait},
     samples,
 };
-use analytics::store::Store;
+use analytics::store::{Beside, Store};
 use std::{collections::BTreeMap, error::Error};
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationPreempted, AllocationRequested,
@@ -312,6 +312,8 @@ fn allocations(script: &mut Script, plan: &Plan) {
 /// Writes all that happened in the order of time, and fills the tables batch by batch.
 pub async fn fill(plan: &Plan) -> Result<(Database, Store, Ledger), Box<dyn Error>> {
     let (database, store) = Database::store().await?;
+    let store = store.beside(Beside::default());
+    store.resume(LEDGER).await?;
     let mut script = Script::default();
     settings(&mut script);
     nodes(&mut script);

@@ -157,6 +157,7 @@ async fn every_question_of_the_page_is_answered_rightly() -> Outcome {
     assert!(wrong.is_empty(), "\n{wrong}");
     every_method_shares_out_the_whole_cost(&database).await?;
     same::the_service_says_what_the_views_say(&database, &store).await?;
+    same::rows_beside_the_tables_do_without_them(&database, &store).await?;
     database.drop().await
 }
 

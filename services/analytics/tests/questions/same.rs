@@ -1,7 +1,7 @@
 //! What the service answers by its own reckoning, held against the views of the bill.
 
-use crate::common::{Database, Outcome};
-use analytics::store::{Dimension, InvoiceLine, Store, UseLine, Wanted, When};
+use crate::common::{CELL, Database, LEDGER, Outcome};
+use analytics::store::{Beside, Dimension, InvoiceLine, Store, UseLine, Wanted, When};
 use clickhouse::Row;
 use serde::Deserialize;
 use std::error::Error;
@@ -49,7 +49,12 @@ const COLUMNS: [(Dimension, &str); 7] = [
     (Dimension::Pool, "pool"),
 ];
 
+/// Of the tables, of rows that lie beside them since the beginning, and of rows that were put there when somebody asked.
 pub async fn the_service_says_what_the_views_say(database: &Database, store: &Store) -> Outcome {
+    let of_tables = Store::new(database.client.clone(), &database.name, CELL);
+    let of_asked = of_tables.clone().beside(Beside::default());
+    of_asked.resume(LEDGER).await?;
+    let stores = &[store, &of_tables, &of_asked];
     let names = |of: &'static str| async move {
         let sql =
             format!("SELECT DISTINCT toString({of}) AS name FROM chargeback_hourly ORDER BY name");
@@ -69,10 +74,10 @@ pub async fn the_service_says_what_the_views_say(database: &Database, store: &St
     assert!(months.len() > 1, "{months:?}");
     for tenant in &tenants {
         for month in &months {
-            bills_are_the_same(database, store, tenant.as_ref(), Month(*month)).await?;
+            bills_are_the_same(database, stores, tenant.as_ref(), Month(*month)).await?;
         }
         for wanted in questions(&resources) {
-            uses_are_the_same(database, store, tenant.as_ref(), wanted).await?;
+            uses_are_the_same(database, stores, tenant.as_ref(), wanted).await?;
         }
     }
     let runs: Vec<String> = database
@@ -86,7 +91,7 @@ pub async fn the_service_says_what_the_views_say(database: &Database, store: &St
             ..of(vec![Dimension::Team, Dimension::Pool])
         };
         for tenant in &tenants {
-            uses_are_the_same(database, store, tenant.as_ref(), wanted.clone()).await?;
+            uses_are_the_same(database, stores, tenant.as_ref(), wanted.clone()).await?;
         }
     }
     Ok(())
@@ -140,11 +145,10 @@ fn questions(resources: &[String]) -> Vec<Wanted> {
 
 async fn bills_are_the_same(
     database: &Database,
-    store: &Store,
+    stores: &[&Store],
     tenant: Option<&Token>,
     month: Month,
 ) -> Outcome {
-    let found = store.bill(&store.known().await?, tenant, month).await?;
     let expected: Vec<Bill> = database
         .client
         .query(
@@ -170,16 +174,20 @@ async fn bills_are_the_same(
         quantity: line.quantity,
         amount_micro: line.amount_micro,
     });
-    same(expected.collect(), found, &format!("{tenant:?} in {month}"))
+    let expected: Vec<_> = expected.collect();
+    for store in stores {
+        let found = store.bill(&store.known().await?, tenant, month).await?;
+        same(&expected, &found, &format!("{tenant:?} in {month}"))?;
+    }
+    Ok(())
 }
 
 async fn uses_are_the_same(
     database: &Database,
-    store: &Store,
+    stores: &[&Store],
     tenant: Option<&Token>,
     wanted: Wanted,
 ) -> Outcome {
-    let found = store.usage(&store.known().await?, tenant, &wanted).await?;
     let by = |dimension| wanted.by.contains(&dimension);
     let (from, begins) = match wanted.when {
         When::Hours { from, .. } => {
@@ -238,21 +246,58 @@ async fn uses_are_the_same(
         quantity: line.quantity,
         amount_micro: line.amount_micro,
     });
-    same(
-        expected.collect(),
-        found,
-        &format!("{tenant:?}: {wanted:?}"),
-    )
+    let expected: Vec<_> = expected.collect();
+    for store in stores {
+        let found = store.usage(&store.known().await?, tenant, &wanted).await?;
+        same(&expected, &found, &format!("{tenant:?}: {wanted:?}"))?;
+    }
+    Ok(())
+}
+
+/// From where the bills stand that are kept for who asks.
+const THIS_MONTH: Month = Month(202_611);
+
+/// So what was said above was said by them. Empties the tables.
+pub async fn rows_beside_the_tables_do_without_them(
+    database: &Database,
+    since_the_beginning: &Store,
+) -> Outcome {
+    let fresh = || Store::new(database.client.clone(), &database.name, CELL);
+    let since_asked = fresh().beside(Beside::default());
+    since_asked.resume(LEDGER).await?;
+    let known = fresh().known().await?;
+    let sql = "SELECT DISTINCT toString(tenant) AS name FROM usage_hourly ORDER BY name";
+    let tenants: Vec<String> = database.client.query(sql).fetch_all().await?;
+    let mut expected = Vec::new();
+    for tenant in tenants {
+        let tenant = Token::new(&tenant)?;
+        let bill = since_asked.bill(&known, Some(&tenant), THIS_MONTH).await?;
+        assert!(!bill.is_empty(), "{tenant:?}");
+        expected.push((tenant, bill));
+    }
+    for table in ["usage_hourly", "running_allocations"] {
+        let empty = format!("TRUNCATE TABLE {table}");
+        database.execute(&empty).await?;
+    }
+    for (tenant, bill) in &expected {
+        for store in [since_the_beginning, &since_asked] {
+            let found = store.bill(&known, Some(tenant), THIS_MONTH).await?;
+            same(bill, &found, tenant.as_str())?;
+        }
+        let of_tables = fresh().bill(&known, Some(tenant), THIS_MONTH).await?;
+        assert_eq!(of_tables, []);
+    }
+    Ok(())
 }
 
 fn same<T: PartialEq + std::fmt::Debug>(
-    expected: Vec<T>,
-    found: Vec<T>,
+    expected: &[T],
+    found: &[T],
     what: &str,
 ) -> Result<(), Box<dyn Error>> {
     let differ = expected
         .iter()
-        .zip(&found)
+        .zip(found)
         .find(|(expected, found)| expected != found);
     if expected.len() == found.len() && differ.is_none() {
         return Ok(());

@@ -176,8 +176,17 @@ pub(super) fn decide(
         return true;
     }
     let mut sweep = state.waiting.take_sweep();
-    let begins = |draft: &mut Draft| {
-        let pending_groups = state.waiting.pending_groups_that_wait_for_room();
+    let clear_for = |state: &mut Scheduler| {
+        let Scheduler {
+            waiting,
+            fleet,
+            allocations,
+            ..
+        } = state;
+        waiting.pending_groups_to_clear_for(fleet, allocations)
+    };
+    let mut begins = |draft: &mut Draft| {
+        let pending_groups = clear_for(state);
         draft.spend(pending_groups.len() / work::WALKED_FOR_ONE);
         pending_groups
     };
@@ -191,7 +200,7 @@ pub(super) fn decide(
         board.see_all(state, &mut budget);
         while !budget.is_spent() && !draft.full() {
             let Some(no) = sweep.next() else {
-                if sweep.goes_on(|| state.waiting.pending_groups_that_wait_for_room()) {
+                if sweep.goes_on(|| clear_for(state)) {
                     continue;
                 }
                 break;
@@ -258,7 +267,8 @@ fn try_pending_group(
 ) -> Option<Plan> {
     let now = draft.now;
     let pending_group = state.waiting.queues().pending_group(pending_group)?;
-    if !state.waiting.waits_for_room(pending_group) {
+    let hopeless = state.waiting.is_hopeless(pending_group.key.scheduling_key);
+    if hopeless || !state.waiting.waits_for_room(pending_group) {
         return None;
     }
     let (head, scheduling_key_no, queue) = (

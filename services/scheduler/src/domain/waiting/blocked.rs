@@ -85,6 +85,15 @@ impl Blocked {
         self.rate_limited.remove(&pending_group);
     }
 
+    pub fn any_rate_limited(&self) -> bool {
+        !self.rate_limited.is_empty()
+    }
+
+    pub fn is_hopeless(&self, scheduling_key: SchedulingKeyNo) -> bool {
+        let hopeless = self.hopeless.1.get(&scheduling_key);
+        hopeless.copied().unwrap_or(false)
+    }
+
     pub fn forget_scheduling_key(&mut self, scheduling_key: SchedulingKeyNo) {
         self.scheduling_keys.remove(&scheduling_key);
         self.explained.remove(&scheduling_key);
@@ -406,38 +415,43 @@ impl Waiting {
     }
 
     pub fn any_rate_limited(&self) -> bool {
-        !self.blocked.rate_limited.is_empty()
+        self.blocked.any_rate_limited()
+    }
+
+    /// Whether the fleet could not hold it if it were empty, as far as that was looked for.
+    pub fn is_hopeless(&self, scheduling_key: SchedulingKeyNo) -> bool {
+        self.blocked.is_hopeless(scheduling_key)
     }
 
     // --- shares
 
     /// What each queue is due, for what is in it itself.
     pub fn fair_shares(&mut self, fleet: &Fleet, allocations: &Allocations) -> Vec<Share> {
+        self.look_for_hopeless(fleet, allocations);
+        let counts = sabotage::armed(Bug::ImpossibleDemandCounts);
+        let hopeless = |scheduling_key| !counts && self.blocked.0.is_hopeless(scheduling_key);
+        let impossible = self.queues.impossible(hopeless);
+        self.queues.fair_shares(fleet.totals(), &impossible)
+    }
+
+    /// Finds out of each scheduling key in line whether the fleet could hold it.
+    pub(super) fn look_for_hopeless(&mut self, fleet: &Fleet, allocations: &Allocations) {
         let composition = Some(fleet.composition());
         if self.blocked.hopeless.0 != composition {
             self.blocked.hopeless = (composition, BTreeMap::new());
         }
-        let unknown: Vec<_> = {
-            let hopeless = &self.blocked.0.hopeless.1;
-            let scheduling_keys = self.queues.by_scheduling_key().keys();
-            let unknown =
-                scheduling_keys.filter(|scheduling_key| !hopeless.contains_key(scheduling_key));
-            unknown.copied().collect()
-        };
-        if !unknown.is_empty() {
-            let kinds = fleet.by_kind();
-            for no in unknown {
-                let scheduling_key = self.scheduling_key(no);
-                let hopeless = !could_ever_fit(scheduling_key, &kinds, fleet, allocations);
-                self.blocked.hopeless.1.insert(no, hopeless);
-            }
+        let known = &self.blocked.0.hopeless.1;
+        let in_line = self.queues.by_scheduling_key().keys();
+        let unknown: Vec<_> = in_line.filter(|no| !known.contains_key(no)).copied().collect();
+        if unknown.is_empty() {
+            return;
         }
-        let hopeless = &self.blocked.0.hopeless.1;
-        let counts = sabotage::armed(Bug::ImpossibleDemandCounts);
-        let hopeless =
-            |scheduling_key| !counts && hopeless.get(&scheduling_key).copied().unwrap_or(false);
-        let impossible = self.queues.impossible(hopeless);
-        self.queues.fair_shares(fleet.totals(), &impossible)
+        let kinds = fleet.by_kind();
+        for no in unknown {
+            let scheduling_key = self.scheduling_key(no);
+            let hopeless = !could_ever_fit(scheduling_key, &kinds, fleet, allocations);
+            self.blocked.hopeless.1.insert(no, hopeless);
+        }
     }
 }
 

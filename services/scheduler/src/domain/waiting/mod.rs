@@ -8,6 +8,7 @@ use self::blocked::Blocked;
 use super::{
     allocation::{Allocations, Live, Phase},
     class::{Amounts, SchedulingKey, SchedulingKeyNo},
+    fleet::Fleet,
     gang::Gangs,
     interner::Interner,
     order,
@@ -252,20 +253,30 @@ impl Waiting {
                 .is_none()
     }
 
-    pub fn pending_groups_that_wait_for_room(&self) -> Vec<(Key, PendingGroupNo, SchedulingKeyNo)> {
-        let pending_groups = self
+    /// Those for whom somebody may have to go: all that wait for room, but for what the fleet could not hold if it were empty,
+    /// unless that is still said to wait for its turn.
+    pub fn pending_groups_to_clear_for(
+        &mut self,
+        fleet: &Fleet,
+        allocations: &Allocations,
+    ) -> Vec<(Key, PendingGroupNo, SchedulingKeyNo)> {
+        self.look_for_hopeless(fleet, allocations);
+        let all: Vec<_> = self
             .queues
-            .pending_groups()
-            .filter(|pending_group| self.waits_for_room(pending_group));
-        pending_groups
-            .filter_map(|pending_group| {
-                Some((
-                    pending_group.head()?,
-                    pending_group.no,
-                    pending_group.key.scheduling_key,
-                ))
+            .by_scheduling_key()
+            .iter()
+            .filter(|(scheduling_key, _)| {
+                !self.blocked.is_hopeless(**scheduling_key) || self.blocked.any_rate_limited()
             })
-            .collect()
+            .flat_map(|(_, pending_groups)| pending_groups.iter().copied())
+            .collect();
+        let waiting = all.into_iter().filter_map(|no| {
+            let pending_group = self.queues.pending_group(no)?;
+            let head = pending_group.head()?;
+            self.waits_for_room(pending_group)
+                .then_some((head, no, pending_group.key.scheduling_key))
+        });
+        waiting.collect()
     }
 
     pub fn explained(&mut self, fact: &PendingGroupExplained, now: Millis) {
