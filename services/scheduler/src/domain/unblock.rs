@@ -116,7 +116,8 @@ impl Scheduler {
             self.waiting
                 .open_on(&gained, &self.fleet, &self.allocations);
         }
-        self.waiting.free_pending_groups(room_gained);
+        self.waiting
+            .free_pending_groups(room_gained, &self.fleet, &self.allocations);
     }
 
     /// Somebody was placed: whoever looks at its group is tried again, wherever there is room.

@@ -260,16 +260,30 @@ impl Waiting {
         *self.blocked = Blocked::default();
     }
 
-    /// Pending groups that are passed over by themselves are tried again if their queues hold less, or there is more room.
-    pub fn free_pending_groups(&mut self, room_gained: bool) {
+    /// Pending groups that are passed over by themselves are tried again if their queues hold less, or there is more room; but
+    /// not those for which there never is.
+    pub fn free_pending_groups(
+        &mut self,
+        room_gained: bool,
+        fleet: &Fleet,
+        allocations: &Allocations,
+    ) {
         if !self.queues.take_released() && !room_gained {
             return;
         }
+        self.look_for_hopeless(fleet, allocations);
         for no in std::mem::take(&mut self.blocked.pending_groups) {
             let still = self.queues.pending_group(no).is_some_and(|pending_group| {
-                self.queues
-                    .limited_by(pending_group.key.queue, &pending_group.asks)
-                    .is_some()
+                let for_room = matches!(
+                    *pending_group.blocked,
+                    Some(WaitingReason::NoRoomNow | WaitingReason::GangNoRoom)
+                );
+                let limited = || {
+                    self.queues
+                        .limited_by(pending_group.key.queue, &pending_group.asks)
+                        .is_some()
+                };
+                for_room && self.is_hopeless(pending_group.key.scheduling_key) || limited()
             });
             if still {
                 self.blocked.pending_groups.insert(no);
@@ -442,7 +456,10 @@ impl Waiting {
         }
         let known = &self.blocked.0.hopeless.1;
         let in_line = self.queues.by_scheduling_key().keys();
-        let unknown: Vec<_> = in_line.filter(|no| !known.contains_key(no)).copied().collect();
+        let unknown: Vec<_> = in_line
+            .filter(|no| !known.contains_key(no))
+            .copied()
+            .collect();
         if unknown.is_empty() {
             return;
         }

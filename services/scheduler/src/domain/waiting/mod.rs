@@ -273,8 +273,11 @@ impl Waiting {
         let waiting = all.into_iter().filter_map(|no| {
             let pending_group = self.queues.pending_group(no)?;
             let head = pending_group.head()?;
-            self.waits_for_room(pending_group)
-                .then_some((head, no, pending_group.key.scheduling_key))
+            self.waits_for_room(pending_group).then_some((
+                head,
+                no,
+                pending_group.key.scheduling_key,
+            ))
         });
         waiting.collect()
     }
