@@ -230,6 +230,20 @@ COMMENT ON COLUMN queue_counts.pending_group IS '0: none.';
 COMMENT ON COLUMN queue_counts.waiting_reason IS 'As scheduling_queue has it; empty where that has none.';
 COMMENT ON COLUMN queue_counts.gpu_milli IS 'Milli-GPUs.';
 
+CREATE TABLE node_counts (
+    node text NOT NULL,
+    stopping boolean NOT NULL,
+    allocations bigint NOT NULL,
+    cpu_milli numeric NOT NULL,
+    memory_bytes numeric NOT NULL,
+    gpu_milli numeric NOT NULL,
+    CONSTRAINT node_counts_pkey PRIMARY KEY (node, stopping),
+    CONSTRAINT node_counts_allocations_check CHECK (allocations > 0)
+) WITH (fillfactor = 50);
+COMMENT ON TABLE node_counts IS 'How many allocations are on a node, and what they ask for together: what a look at all rows of live_allocations would come to.';
+COMMENT ON COLUMN node_counts.stopping IS 'They were told to stop, or are being preempted.';
+COMMENT ON COLUMN node_counts.gpu_milli IS 'Milli-GPUs.';
+
 CREATE TABLE queues (
     queue text NOT NULL,
     parent text,

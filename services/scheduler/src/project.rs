@@ -26,7 +26,7 @@ use vocab::inputs;
 
 use crate::domain::Named;
 use bytes::Bytes;
-use counts::QueueCounts;
+use counts::LiveCounts;
 use entry::Teller;
 use ledger::{Batching, IllegalEvent, Projection};
 use node::{NodeFact, Nodes};
@@ -116,7 +116,7 @@ pub struct WarmProjection {
     changed: Vec<AllocationNo>,
     /// None: not counted since the snapshot.
     #[serde(skip)]
-    counts: Option<QueueCounts>,
+    counts: Option<LiveCounts>,
     #[serde(skip)]
     specs: NamedSpecs,
     #[serde(skip)]
@@ -127,7 +127,7 @@ impl WarmProjection {
     fn requested(&mut self, at: &At, fact: &AllocationRequested) {
         let row = AllocationRow::requested(at, &fact.operation.tenant, self.specs.of(&fact.spec));
         let live = &self.live;
-        self.counts.get_or_insert_with(|| QueueCounts::of(live));
+        self.counts.get_or_insert_with(|| LiveCounts::of(live));
         let changed = Some(Changed::default());
         self.changed.push(row.allocation);
         self.live.insert(row.allocation, Live { row, changed });
@@ -143,7 +143,7 @@ impl WarmProjection {
     ) -> Result<(), IllegalEvent> {
         let allocation = life.allocation();
         let live = &mut self.live;
-        let counts = self.counts.get_or_insert_with(|| QueueCounts::of(live));
+        let counts = self.counts.get_or_insert_with(|| LiveCounts::of(live));
         let Some(Live { row, changed }) = live.get_mut(&allocation) else {
             return match life.may_come_after_the_end() {
                 true => Ok(()),

@@ -51,6 +51,7 @@ pub const TABLES: &[&Table] = &[
     ended::Record::TABLE,
     queue::Record::TABLE,
     counts::Record::TABLE,
+    counts::NodeRecord::TABLE,
     settings::Queue::TABLE,
     settings::Policy::TABLE,
     nodes::Node::TABLE,
@@ -166,7 +167,7 @@ impl WarmState for SchedulerTables {
 
     async fn wipe(&self, tx: &mut PgConnection) -> Result<(), WarmError> {
         sqlx::query!(
-            "TRUNCATE live_allocations, ended_allocations, scheduling_queue, queue_counts, preemption_events, explanations, queues,
+            "TRUNCATE live_allocations, ended_allocations, scheduling_queue, queue_counts, node_counts, preemption_events, explanations, queues,
                       scheduling_policy, nodes, reservations, tenant_weights, job_sets, tenant_tallies,
                       named_resources, leases, lease_spaces"
         )

@@ -12,13 +12,22 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
-use vocab::{Lsn, Millis, Month, ResourceKey, ResourceKind, Shared, Token};
+use vocab::{AllocationNo, Lsn, Millis, Month, ResourceKey, ResourceKind, Shared, Token};
 
 /// A row that bills are made of.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum UseRow {
     Hour(HourlyUse),
     Run(RunUse),
+}
+
+impl UseRow {
+    pub fn whose(&self) -> &Whose {
+        match self {
+            Self::Hour(hour) => &hour.whose,
+            Self::Run(run) => &run.whose,
+        }
+    }
 }
 
 /// Rows of some tenants, as the tables have them at a position.
@@ -44,8 +53,7 @@ struct OfTenant {
     /// Rows of bills before this month's are not here.
     from: Month,
     hours: BTreeMap<HourKey, Sum>,
-    /// Runs that are alike in all that is billed are told apart by nothing.
-    runs: BTreeMap<RunUse, i64>,
+    runs: BTreeSet<RunUse>,
     /// When it was last asked for, by the count of questions.
     asked: u64,
 }
@@ -80,12 +88,11 @@ impl OfTenant {
         }
     }
 
-    fn add_run(&mut self, run: RunUse, sign: i64) {
-        let runs = self.runs.entry(run.clone()).or_default();
-        *runs += sign;
-        if *runs == 0 {
-            self.runs.remove(&run);
-        }
+    fn run(&mut self, run: RunUse, under_way: bool) {
+        match under_way {
+            true => self.runs.insert(run),
+            false => self.runs.remove(&run),
+        };
     }
 }
 
@@ -170,11 +177,29 @@ impl Kept {
             })
         });
         let runs = there.into_iter().flat_map(|there| &there.runs);
-        let runs = runs.flat_map(|(run, runs)| {
-            let runs = usize::try_from(*runs).unwrap_or(0);
-            std::iter::repeat_n(run, runs).cloned().map(UseRow::Run)
-        });
+        let runs = runs.map(|run| UseRow::Run(run.clone()));
         Some((self.clock, hours.chain(runs)))
+    }
+
+    /// Runs of an allocation of a tenant that are under way, with how far time is known of them; none: ask the tables.
+    pub fn under_way(
+        &mut self,
+        tenant: &Token,
+        allocation: AllocationNo,
+    ) -> Option<(Option<Clock>, Vec<RunUse>)> {
+        self.asked += 1;
+        let runs = match self.tenants.get_mut(tenant) {
+            Some(there) => {
+                there.asked = self.asked;
+                let runs = there.runs.iter();
+                runs.filter(|run| run.allocation == allocation)
+                    .cloned()
+                    .collect()
+            }
+            None if self.all => Vec::new(),
+            None => return None,
+        };
+        Some((self.clock, runs))
     }
 
     /// From which position of the tables the rows of a tenant would be kept that are not here, if they would be.
@@ -216,7 +241,7 @@ impl Kept {
                 }
                 UseRow::Run(run) => {
                     let whose = self.whose.of(&run.whose, |_| run.whose.clone());
-                    there.add_run(RunUse { whose, ..run }, 1);
+                    there.run(RunUse { whose, ..run }, true);
                 }
             }
         }
@@ -246,9 +271,8 @@ impl Kept {
 
     fn runs(&mut self, run: &Running) {
         let whose = Whose::of(&run.of.payer, &run.moved.site);
-        let sign = if run.under_way { 1 } else { -1 };
         self.change(&run.of.payer.tenant, &whose, |there, whose| {
-            there.add_run(RunUse::of(run, whose), sign);
+            there.run(RunUse::of(run, whose), run.under_way);
         });
     }
 
@@ -299,13 +323,13 @@ mod tests {
         change::{Change, Moved},
     };
     use proptest::prelude::*;
-    use vocab::{AllocationNo, HOUR_MS};
+    use vocab::HOUR_MS;
 
     const ROWS_MAX: usize = 12;
     const TENANTS: u8 = 4;
 
     /// What the tables hold: by tenant, hours and runs. What comes to nothing is in them no more.
-    type Tables = BTreeMap<Token, (BTreeMap<HourKey, Sum>, BTreeMap<RunUse, i64>)>;
+    type Tables = BTreeMap<Token, (BTreeMap<HourKey, Sum>, BTreeSet<RunUse>)>;
 
     #[derive(Debug, Clone)]
     enum Step {
@@ -446,7 +470,12 @@ mod tests {
                     job_set,
                     at,
                 } => {
-                    let run = running(tenant, job_set, at);
+                    let numbers = running_now.iter().map(|run| run.allocation.0);
+                    let allocation = AllocationNo(numbers.max().unwrap_or(0) + 1);
+                    let run = Running {
+                        allocation,
+                        ..running(tenant, job_set, at)
+                    };
                     running_now.push(run.clone());
                     facts.push(run);
                 }
@@ -464,8 +493,10 @@ mod tests {
             let tenant = run.of.payer.tenant.clone();
             let use_of = RunUse::of(run, Arc::new(Whose::of(&run.of.payer, &run.moved.site)));
             let (_, runs) = tables.entry(tenant).or_default();
-            *runs.entry(use_of).or_default() += if run.under_way { 1 } else { -1 };
-            runs.retain(|_, runs| *runs != 0);
+            match run.under_way {
+                true => assert!(runs.insert(use_of)),
+                false => assert!(runs.remove(&use_of)),
+            }
         }
         let facts = facts.into_iter().map(|run| Fact::Running(Box::new(run)));
         let facts = facts.chain([Fact::Sums(Box::new(sums))]);
@@ -495,10 +526,7 @@ mod tests {
                 ms: sum.ms,
             })
         });
-        let runs = runs.iter();
-        let runs = runs.flat_map(|(run, times)| {
-            vec![UseRow::Run(run.clone()); usize::try_from(*times).unwrap()]
-        });
+        let runs = runs.iter().cloned().map(UseRow::Run);
         hours.chain(runs).collect()
     }
 
@@ -565,6 +593,12 @@ mod tests {
                         let found = found.map(|(_, rows)| rows.filter(of_bills).collect::<Vec<_>>());
                         let expected = rows(&past[past.len() - 1], &tenant, from);
                         prop_assert!(found.is_none_or(|found| found == expected));
+                        let runs = expected.into_iter().filter_map(|row| match row {
+                            UseRow::Run(run) if run.allocation == AllocationNo(1) => Some(run),
+                            UseRow::Run(_) | UseRow::Hour(_) => None,
+                        });
+                        let found = kept.under_way(&tenant, AllocationNo(1));
+                        prop_assert!(found.is_none_or(|(_, found)| found == runs.collect::<Vec<_>>()));
                     }
                     Step::Keep(tenant, from, ago) => {
                         let at = past.len().saturating_sub(1 + ago);

@@ -8,7 +8,8 @@ use super::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 use vocab::{
-    HOUR_MS, Millis, Month, RateKey, RateList, RateScope, ResourceKey, ResourceKind, Token,
+    AllocationNo, HOUR_MS, Millis, Month, RateKey, RateList, RateScope, ResourceKey, ResourceKind,
+    Token,
 };
 
 /// Whose use it is, and where: beside the resource, what a line of the bill tells apart.
@@ -88,6 +89,7 @@ pub struct HourlyUse {
 /// A run, over or not.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RunUse {
+    pub allocation: AllocationNo,
     pub whose: Arc<Whose>,
     pub gpu_model: Option<Token>,
     pub amounts: [(ResourceKind, u64); ResourceKind::ALL.len()],
@@ -104,6 +106,7 @@ impl RunUse {
             (kind, amount as u64)
         };
         Self {
+            allocation: run.allocation,
             whose,
             gpu_model: run.moved.site.gpu_model.clone(),
             amounts: ResourceKind::ALL.map(amount),

@@ -1,12 +1,12 @@
 //! Rows that lie beside the tables, where the projection and the answers of one process share them.
 
 use super::{Store, StoreError, tenant::Rows};
-use crate::domain::{Change, Kept, Known, UseRow};
+use crate::domain::{Change, Kept, Known, RunUse, UseRow};
 use clickhouse::Row;
 use ledger::Batch;
 use serde::Deserialize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use vocab::{Lsn, Month, Token};
+use vocab::{AllocationId, Lsn, Month, Token};
 
 /// Some 30 MB.
 const ROWS_MAX: usize = 200_000;
@@ -46,7 +46,7 @@ impl Beside {
         let mut kept = self.lock();
         let (clock, all) = kept.of(rows.tenant?, rows.first_bill())?;
         let known = clock.map_or_else(|| known.clone(), |clock| known.at(clock));
-        Some((known, all.filter(|row| rows.admit(row)).collect()))
+        Some((known, all.filter(|row| rows.admit(row.whose())).collect()))
     }
 }
 
@@ -88,6 +88,24 @@ impl Store {
             beside.lock().keep(tenant, (from, at), all);
         }
         Ok(beside.rows(known, rows))
+    }
+
+    /// Those of an allocation of one tenant that are under way; none: read the tables.
+    pub(super) fn runs_beside(
+        &self,
+        known: &Known,
+        rows: &Rows<'_>,
+        allocation: AllocationId,
+    ) -> Option<(Known, Vec<RunUse>)> {
+        let beside = self.beside.as_ref()?;
+        // Of another cell it has no runs here.
+        let Some(no) = allocation.in_cell(self.cell) else {
+            return Some((known.clone(), Vec::new()));
+        };
+        let (clock, runs) = beside.lock().under_way(rows.tenant?, no)?;
+        let known = clock.map_or_else(|| known.clone(), |clock| known.at(clock));
+        let admitted = |run: &RunUse| rows.admit(&run.whose);
+        Some((known, runs.into_iter().filter(admitted).collect()))
     }
 
     /// All of a tenant, of the bills from a month on, if they are worth their room.

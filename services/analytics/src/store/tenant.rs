@@ -6,7 +6,9 @@ use clickhouse::{Row, query::Query};
 use serde::Deserialize;
 use std::{collections::BTreeMap, sync::Arc};
 use uuid::Uuid;
-use vocab::{DAY_MS, HOUR_MS, Millis, Month, ResourceKey, ResourceKind, Token};
+use vocab::{
+    AllocationId, AllocationNo, DAY_MS, HOUR_MS, Millis, Month, ResourceKey, ResourceKind, Token,
+};
 
 /// What lines of use are told apart by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,6 +121,9 @@ pub struct InvoiceLine {
 #[derive(Debug, Row, Deserialize)]
 struct ReadRow {
     is_run: bool,
+    /// Of an hour: of no meaning.
+    #[serde(with = "clickhouse::serde::uuid")]
+    allocation: Uuid,
     tenant: String,
     team: String,
     namespace: String,
@@ -142,7 +147,7 @@ struct ReadRow {
     gpu_milli: u64,
 }
 
-const HOURS: &str = "SELECT false AS is_run, toString(u.tenant) AS tenant, toString(u.team) AS team, toString(u.namespace) AS namespace,
+const HOURS: &str = "SELECT false AS is_run, toUUID('00000000-0000-0000-0000-000000000000') AS allocation, toString(u.tenant) AS tenant, toString(u.team) AS team, toString(u.namespace) AS namespace,
          toString(u.queue) AS queue, u.job_set AS job_set, toString(u.priority_class) AS priority_class,
          toString(u.cluster) AS cluster, toString(u.pool) AS pool, toString(u.resource) AS resource,
          toInt64(toUnixTimestamp(u.hour)) * 1000 AS begins_ms, toInt64(0) AS ends_ms,
@@ -154,7 +159,7 @@ const HOURS: &str = "SELECT false AS is_run, toString(u.tenant) AS tenant, toStr
 /// Of a table of runs, with an expression for when one ended.
 fn runs(table: &str, ends_ms: &str) -> String {
     format!(
-        "SELECT true AS is_run, toString(u.tenant) AS tenant, u.team AS team, u.namespace AS namespace, u.queue AS queue,
+        "SELECT true AS is_run, u.allocation AS allocation, toString(u.tenant) AS tenant, u.team AS team, u.namespace AS namespace, u.queue AS queue,
              u.job_set AS job_set, u.priority_class AS priority_class, u.cluster AS cluster, u.pool AS pool,
              u.gpu_model AS resource, toUnixTimestamp64Milli(u.started_at) AS begins_ms, {ends_ms} AS ends_ms,
              toInt64(0) AS since_ms, toUInt32(0) AS period, toInt128(0) AS quantity, toInt64(0) AS ms,
@@ -187,6 +192,8 @@ impl ReadRow {
         });
         if self.is_run {
             return Ok(UseRow::Run(RunUse {
+                // The number that the id was made of: `AllocationNo::id`.
+                allocation: AllocationNo(self.allocation.as_u64_pair().1),
                 whose,
                 gpu_model: may_be(&self.resource)?,
                 amounts: [
@@ -271,9 +278,8 @@ impl<'w> Rows<'w> {
         }
     }
 
-    /// Whether it is one of them as far as names tell. Which hours count is seen of the lines that they come to.
-    pub fn admit(&self, row: &UseRow) -> bool {
-        let (UseRow::Hour(HourlyUse { whose, .. }) | UseRow::Run(RunUse { whose, .. })) = row;
+    /// Whether what is somebody's is among them as far as names tell. Which hours count is seen of the lines that they come to.
+    pub fn admit(&self, whose: &Whose) -> bool {
         let is =
             |(of, name): &(Dimension, &str)| of.name(whose).is_some_and(|it| it.as_str() == *name);
         self.names.iter().all(is)
@@ -485,24 +491,36 @@ impl Store {
                     "allocation_intervals AS u",
                     "toUnixTimestamp64Milli(u.ended_at)",
                 );
-                let hours = Hours::Between(Millis(0), Month::LAST.end(), None);
-                let rows = Rows::wanted(tenant, wanted, hours);
+                // No hours are read of the tables, and those that lie beside them are passed over.
+                let rows = Rows::wanted(tenant, wanted, Hours::BillsFrom(Month::LAST));
+                let beside = self.runs_beside(known, &rows, AllocationId(id));
                 let (names, running) = (rows.names(), running());
                 let of = format!("WHERE u.allocation = {{allocation:UUID}}{names}");
-                let sql = format!("{ended} {of} UNION ALL {running} {of}");
+                let sql = match beside {
+                    Some(_) => format!("{ended} {of}"),
+                    None => format!("{ended} {of} UNION ALL {running} {of}"),
+                };
                 let query = rows.bind_names(self.query(&sql));
                 let query = query.param("allocation", id.to_string());
+                let mut runs = Vec::new();
                 self.rows(query, |row| {
-                    // The statement reads no hours.
-                    let UseRow::Run(run) = row else { return };
-                    for (resource, quantity, amount_micro) in known.cost(&run) {
+                    if let UseRow::Run(run) = row {
+                        runs.push(run);
+                    }
+                })
+                .await?;
+                let (known, under_way) = beside.unwrap_or_else(|| (known.clone(), Vec::new()));
+                // What ran when that was looked at may have ended before the tables were read.
+                let is_over = |run: &RunUse| runs.iter().any(|it| it.started_at == run.started_at);
+                let under_way: Vec<_> = under_way.into_iter().filter(|run| !is_over(run)).collect();
+                for run in runs.iter().chain(&under_way) {
+                    for (resource, quantity, amount_micro) in known.cost(run) {
                         if is_wanted(&resource) {
                             let key = key(&run.whose, &resource, Hour(0));
                             sums.add(key, quantity, amount_micro);
                         }
                     }
-                })
-                .await?;
+                }
             }
         }
         let lines = sums.sums.into_iter().skip(skip).take(limit);

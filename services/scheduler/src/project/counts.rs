@@ -1,5 +1,5 @@
-//! What each queue holds and has waiting, counted as allocations come and go, so that a question about queues looks at no
-//! allocation.
+//! What each queue holds and has waiting, and what is on each node, counted as allocations come and go, so that a question about
+//! queues or nodes looks at no allocation.
 
 use super::{AllocationRow, AllocationState, Live};
 use std::collections::{BTreeMap, btree_map::Entry};
@@ -7,9 +7,16 @@ use vocab::{AllocationNo, Numbered, PendingGroupNo, ResourceKind, Token, Waiting
 
 /// Those that are counted together.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CountKey {
-    pub queue: Token,
-    pub what: Counted,
+pub enum CountKey {
+    Queue {
+        queue: Token,
+        what: Counted,
+    },
+    /// What a node has to hold, and whether that was told to stop.
+    Node {
+        node: Token,
+        stopping: bool,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,13 +67,13 @@ pub struct CountRow {
 /// All counts, and what the batch has changed of them. They follow from the allocations that are live, so no snapshot has
 /// them.
 #[derive(Debug, Default)]
-pub(super) struct QueueCounts {
+pub(super) struct LiveCounts {
     counts: BTreeMap<CountKey, Count>,
     /// As they were before the batch.
     touched: BTreeMap<CountKey, Count>,
 }
 
-impl QueueCounts {
+impl LiveCounts {
     /// Between two batches.
     pub fn of(live: &Numbered<AllocationNo, Live>) -> Self {
         let mut all = Self::default();
@@ -88,13 +95,23 @@ impl QueueCounts {
     }
 
     fn change(&mut self, row: &AllocationRow, more: bool) {
-        let Some(what) = counted(&row.state) else {
-            return;
-        };
-        let key = CountKey {
+        let queue = counted(&row.state).map(|what| CountKey::Queue {
             queue: row.queue().clone(),
             what,
+        });
+        let node = match &row.state {
+            AllocationState::Held { place, stop } => Some(CountKey::Node {
+                node: place.node.clone(),
+                stopping: stop.is_some(),
+            }),
+            _ => None,
         };
+        for key in queue.into_iter().chain(node) {
+            self.change_one(key, row, more);
+        }
+    }
+
+    fn change_one(&mut self, key: CountKey, row: &AllocationRow, more: bool) {
         let mut count = match self.counts.entry(key) {
             Entry::Occupied(found) => found,
             Entry::Vacant(none) => none.insert_entry(Count::default()),
@@ -118,7 +135,7 @@ impl QueueCounts {
     }
 }
 
-/// As what an allocation is counted.
+/// As what an allocation is counted in its queue.
 fn counted(state: &AllocationState) -> Option<Counted> {
     match state {
         AllocationState::Queued {

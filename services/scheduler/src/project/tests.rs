@@ -348,33 +348,43 @@ fn count(counts: &mut BTreeMap<CountKey, Count>, changes: &[Change]) {
 fn counted(projection: &WarmProjection) -> BTreeMap<CountKey, Count> {
     let mut counts: BTreeMap<CountKey, Count> = BTreeMap::new();
     for (_, Live { row, .. }) in projection.live.iter() {
-        let what = match &row.state {
+        let (what, node) = match &row.state {
             AllocationState::Queued {
                 reason,
                 pending_group,
                 ..
-            } => Counted::Waiting {
-                pending_group: *pending_group,
-                reason: *reason,
-            },
-            AllocationState::Nominated { .. } => Counted::Waiting {
-                pending_group: None,
-                reason: None,
-            },
-            AllocationState::Held {
-                stop: None | Some(Stop::ForGood),
-                ..
-            } => Counted::Held,
+            } => {
+                let waiting = Counted::Waiting {
+                    pending_group: *pending_group,
+                    reason: *reason,
+                };
+                (Some(waiting), None)
+            }
+            AllocationState::Nominated { .. } => {
+                let waiting = Counted::Waiting {
+                    pending_group: None,
+                    reason: None,
+                };
+                (Some(waiting), None)
+            }
+            AllocationState::Held { place, stop } => {
+                let held = match stop {
+                    None | Some(Stop::ForGood) => Some(Counted::Held),
+                    Some(Stop::Preempted { .. }) => None,
+                };
+                (held, Some((place.node.clone(), stop.is_some())))
+            }
             _ => continue,
         };
-        let key = CountKey {
-            queue: token("t"),
-            what,
-        };
-        let count = counts.entry(key).or_default();
-        count.allocations += 1;
-        for (sum, kind) in count.amounts.iter_mut().zip(ResourceKind::ALL) {
-            *sum += u128::from(row.spec.common().amount(kind));
+        let queue = token("t");
+        let queue = what.map(|what| CountKey::Queue { queue, what });
+        let node = node.map(|(node, stopping)| CountKey::Node { node, stopping });
+        for key in queue.into_iter().chain(node) {
+            let count = counts.entry(key).or_default();
+            count.allocations += 1;
+            for (sum, kind) in count.amounts.iter_mut().zip(ResourceKind::ALL) {
+                *sum += u128::from(row.spec.common().amount(kind));
+            }
         }
     }
     counts
@@ -455,7 +465,7 @@ fn a_batch_writes_a_row_once_and_says_whether_it_was_in_the_queue() {
 }
 
 #[test]
-fn a_queue_counts_what_waits_and_what_it_holds() {
+fn a_queue_counts_what_waits_and_what_it_holds_and_a_node_what_is_on_it() {
     check_batches(
         "requested, waits for quota, reserved, waiting, placed + started, preempted, requeued, depends, nominated, placed, ended",
         "requested first, requested, queued, queued waited, running waited, allocation_placed, stopping, queued, \

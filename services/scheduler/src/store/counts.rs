@@ -1,6 +1,6 @@
-//! The table `queue_counts`: what each queue holds and has waiting.
+//! The tables `queue_counts` and `node_counts`: what each queue holds and has waiting, and what is on each node.
 
-use crate::project::{CountKey, CountRow, Counted};
+use crate::project::{Count, CountKey, CountRow, Counted};
 use chassis::warm::{WarmError, bigint, merge};
 use sqlx::PgConnection;
 use table::Table;
@@ -37,29 +37,66 @@ pub struct Record<'a> {
     gpu_milli: u128,
 }
 
+/// How many allocations are on a node, and what they ask for together: what a look at all rows of live_allocations would come
+/// to.
+#[derive(Table)]
+#[table(name = "node_counts", key(node, stopping))]
+// Its rows change again and again, and none of their keys.
+#[table(with = "fillfactor = 50")]
+pub struct NodeRecord<'a> {
+    node: &'a Token,
+    /// They were told to stop, or are being preempted.
+    stopping: bool,
+    #[table(check = "allocations > 0")]
+    allocations: u64,
+    cpu_milli: u128,
+    memory_bytes: u128,
+    /// Milli-GPUs.
+    gpu_milli: u128,
+}
+
+/// In the order of the columns.
+fn amounts(count: &Count) -> [u128; 3] {
+    [ResourceKind::Cpu, ResourceKind::Memory, ResourceKind::Gpu].map(|wanted| {
+        let each = ResourceKind::ALL.into_iter().zip(count.amounts);
+        let of_kind = each.filter(|(kind, _)| *kind == wanted);
+        of_kind.map(|(_, amount)| amount).sum()
+    })
+}
+
 impl<'a> Record<'a> {
-    fn of(row: &'a CountRow) -> Self {
-        let (state, pending_group, waiting_reason) = key(&row.key);
-        let amount = |wanted| {
-            let both = ResourceKind::ALL.into_iter().zip(row.count.amounts);
-            let of_kind = both.filter(|(kind, _)| *kind == wanted);
-            of_kind.map(|(_, amount)| amount).sum()
-        };
+    fn of((queue, what, count): (&'a Token, Counted, &Count)) -> Self {
+        let (state, pending_group, waiting_reason) = key(what);
+        let [cpu_milli, memory_bytes, gpu_milli] = amounts(count);
         Self {
-            queue: &row.key.queue,
+            queue,
             state,
             pending_group,
             waiting_reason,
-            allocations: row.count.allocations,
-            cpu_milli: amount(ResourceKind::Cpu),
-            memory_bytes: amount(ResourceKind::Memory),
-            gpu_milli: amount(ResourceKind::Gpu),
+            allocations: count.allocations,
+            cpu_milli,
+            memory_bytes,
+            gpu_milli,
         }
     }
 }
 
-fn key(key: &CountKey) -> (&'static str, PendingGroupNo, &'static str) {
-    match key.what {
+impl<'a> NodeRecord<'a> {
+    fn of((node, stopping, count): (&'a Token, bool, &Count)) -> Self {
+        let [cpu_milli, memory_bytes, gpu_milli] = amounts(count);
+        Self {
+            node,
+            stopping,
+            allocations: count.allocations,
+            cpu_milli,
+            memory_bytes,
+            gpu_milli,
+        }
+    }
+}
+
+fn key(what: Counted) -> (&'static str, PendingGroupNo, &'static str) {
+    match what {
         Counted::Held => ("held", PendingGroupNo(0), ""),
         Counted::Waiting {
             pending_group,
@@ -77,21 +114,39 @@ pub async fn write<'a>(
     tx: &mut PgConnection,
     rows: impl Iterator<Item = &'a CountRow>,
 ) -> Result<(), WarmError> {
-    let (some, none): (Vec<&CountRow>, Vec<_>) = rows.partition(|row| row.count.allocations > 0);
-    let some = some.into_iter().map(Record::of);
-    merge(tx, &some.collect::<Vec<_>>()).await?;
-    leave(tx, &none).await
+    let (mut queues, mut nodes) = (Vec::new(), Vec::new());
+    for CountRow { key, count } in rows {
+        match key {
+            CountKey::Queue { queue, what } => queues.push((queue, *what, count)),
+            CountKey::Node { node, stopping } => nodes.push((node, *stopping, count)),
+        }
+    }
+    let (some, none): (Vec<_>, Vec<_>) =
+        (queues.into_iter()).partition(|(_, _, it)| it.allocations > 0);
+    merge(tx, &some.into_iter().map(Record::of).collect::<Vec<_>>()).await?;
+    leave_queues(tx, &none).await?;
+    let (some, none): (Vec<_>, Vec<_>) =
+        (nodes.into_iter()).partition(|(_, _, it)| it.allocations > 0);
+    merge(
+        tx,
+        &some.into_iter().map(NodeRecord::of).collect::<Vec<_>>(),
+    )
+    .await?;
+    leave_nodes(tx, &none).await
 }
 
-async fn leave(tx: &mut PgConnection, rows: &[&CountRow]) -> Result<(), WarmError> {
+async fn leave_queues(
+    tx: &mut PgConnection,
+    rows: &[(&Token, Counted, &Count)],
+) -> Result<(), WarmError> {
     if rows.is_empty() {
         return Ok(());
     }
     let (mut queues, mut states) = (Vec::new(), Vec::new());
     let (mut groups, mut reasons) = (Vec::new(), Vec::new());
-    for row in rows {
-        let (state, pending_group, waiting_reason) = key(&row.key);
-        queues.push(row.key.queue.to_string());
+    for (queue, what, _) in rows {
+        let (state, pending_group, waiting_reason) = key(*what);
+        queues.push(queue.to_string());
         states.push(state.to_owned());
         groups.push(bigint("pending_group", pending_group.0)?);
         reasons.push(waiting_reason.to_owned());
@@ -105,6 +160,28 @@ async fn leave(tx: &mut PgConnection, rows: &[&CountRow]) -> Result<(), WarmErro
         &states,
         &groups,
         &reasons,
+    )
+    .execute(tx)
+    .await?;
+    Ok(())
+}
+
+async fn leave_nodes(
+    tx: &mut PgConnection,
+    rows: &[(&Token, bool, &Count)],
+) -> Result<(), WarmError> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let each = rows
+        .iter()
+        .map(|(node, stopping, _)| (node.to_string(), *stopping));
+    let (nodes, stopping): (Vec<_>, Vec<_>) = each.unzip();
+    sqlx::query!(
+        "DELETE FROM node_counts AS c USING unnest($1::text[], $2::boolean[]) AS gone (node, stopping)
+         WHERE c.node = gone.node AND c.stopping = gone.stopping",
+        &nodes,
+        &stopping,
     )
     .execute(tx)
     .await?;

@@ -249,12 +249,12 @@ pub async fn node(pool: &PgPool, name: &Token) -> Result<Option<(NodeRow, Used)>
 
 async fn used(pool: &PgPool, nodes: &[&str]) -> Result<BTreeMap<String, Used>, WarmError> {
     let records = sqlx::query!(
-        r#"SELECT node AS "node!", count(*) AS "allocations!",
-                  count(*) FILTER (WHERE state = 'stopping') AS "stopping!",
+        r#"SELECT node AS "node!", sum(allocations)::bigint AS "allocations!",
+                  coalesce(sum(allocations) FILTER (WHERE stopping), 0)::bigint AS "stopping!",
                   least(sum(cpu_milli), 9223372036854775807)::bigint AS "cpu_milli!",
                   least(sum(memory_bytes), 9223372036854775807)::bigint AS "memory_bytes!",
-                  least(sum(gpu_count::bigint * gpu_milli), 9223372036854775807)::bigint AS "gpu_milli!"
-           FROM live_allocations WHERE node = ANY ($1) GROUP BY node"#,
+                  least(sum(gpu_milli), 9223372036854775807)::bigint AS "gpu_milli!"
+           FROM node_counts WHERE node = ANY ($1) GROUP BY node"#,
         nodes as _
     )
     .fetch_all(pool)

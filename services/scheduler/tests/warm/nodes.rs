@@ -1,7 +1,10 @@
 //! The nodes, and what is on them.
 
 use super::*;
-use scheduler::project::{Condition, Cordon, NodeChange, NodeRow, NodeStanding, Registered, What};
+use scheduler::project::{
+    Condition, Cordon, Count, CountKey, CountRow, NodeChange, NodeRow, NodeStanding, Registered,
+    What,
+};
 use store::{Listed, Used, WantedNodes};
 use vocab::{NodeCapacity, Operator, Requirement, Taint, TaintEffect};
 
@@ -91,6 +94,24 @@ async fn a_node_is_read_as_it_was_written() {
     )
     .await
     .unwrap();
+    let counted = |stopping, allocations| {
+        let node = token("node-1");
+        let amounts = [
+            AllocationSpec::CPU_MILLI_MAX,
+            AllocationSpec::MEMORY_BYTES_MAX,
+            2000,
+        ];
+        Change::Count(CountRow {
+            key: CountKey::Node { node, stopping },
+            count: Count {
+                allocations,
+                amounts: amounts.map(u128::from),
+            },
+        })
+    };
+    apply_changes(&pool, vec![counted(false, 1), counted(true, 1)])
+        .await
+        .unwrap();
     let (_, used) = read("node-1").await.unwrap();
     let expected = Used {
         allocations: 2,
@@ -102,6 +123,10 @@ async fn a_node_is_read_as_it_was_written() {
         ],
     };
     assert_eq!(used, expected);
+    // Nothing is left of it.
+    apply_changes(&pool, vec![counted(true, 0)]).await.unwrap();
+    let (_, used) = read("node-1").await.unwrap();
+    assert_eq!((used.allocations, used.stopping), (1, 0));
     let runs = store::on_node(&pool, &token("node-1"), 10).await.unwrap();
     let states: Vec<_> = runs
         .iter()

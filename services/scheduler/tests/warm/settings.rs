@@ -74,7 +74,7 @@ async fn queues_are_listed_with_what_they_hold() {
     .await
     .unwrap();
     let count = |what, allocations, gpu_milli: u128| {
-        let key = CountKey {
+        let key = CountKey::Queue {
             queue: token("t"),
             what,
         };
