@@ -204,6 +204,7 @@ impl Process {
             leader,
             inbox: parts.inbox,
             local: parts.local,
+            questions: None,
             effects: parts.effects,
             snapshot_every,
             backlog: shared.backlog,
