@@ -86,6 +86,14 @@ impl<D: Decider> Deciding<D> {
             read_models,
         }
     }
+
+    /// And says what its state would have it decide.
+    pub fn asked(self, questions: mpsc::Receiver<Question<D>>) -> Self {
+        Self {
+            questions: Some(questions),
+            ..self
+        }
+    }
 }
 
 impl<T> Context<T> {

@@ -32,6 +32,7 @@ pub mod scoring;
 mod settings;
 mod sweep;
 pub mod topology;
+mod trial;
 mod unblock;
 mod unit;
 mod waiting;
@@ -45,6 +46,7 @@ pub use fleet::{Node, NodeNo};
 pub use named_resources::{
     Bounds, Config, LeaseView, ResourceState, ResourceView, Space, UnfitBound,
 };
+pub use trial::{Candidates, Standing, Trial, WouldBe};
 use vocab::fact::AllocationWaiting;
 use vocab::fact::SchedulerFact as Fact;
 use vocab::inputs;
