@@ -392,7 +392,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                     }
                     Ok(None) => {
                         crowded_ms = CROWDED_MS;
-                        let what = self.wait(term, &mut messages).await;
+                        let what = self.wait_and_answer(term, &mut messages).await;
                         what.map(|what| woken = Some(what)).map_err(Trouble::from)
                     }
                     Err(trouble) => Err(trouble),
@@ -608,6 +608,20 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         beside(&mut self.chore, woken).await
     }
 
+    /// The same; what is asked meanwhile is answered.
+    async fn wait_and_answer(
+        &mut self,
+        term: &mut Term<D, B>,
+        messages: &mut Option<B::Messages>,
+    ) -> Result<Woken<D>, BusError> {
+        loop {
+            match self.wait(term, messages).await? {
+                Woken::Question(question) => self.answer(term, question),
+                woken => return Ok(woken),
+            }
+        }
+    }
+
     /// Takes in what has piled up, decides, and appends one frame.
     async fn round(
         &mut self,
@@ -628,6 +642,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             Some(Woken::Command(command)) => first_command = Some(command),
             Some(Woken::TrimDue) => self.trim(term),
             Some(Woken::LookDue) => self.look(term),
+            // Nothing is decided for a question.
             Some(Woken::Question(question)) => self.answer(term, question),
             Some(Woken::Deadline | Woken::WordDue | Woken::ProofDue | Woken::Resign) | None => {}
         }

@@ -77,3 +77,40 @@ pub(crate) async fn next<D>(hears: &mut Option<mpsc::Receiver<Question<D>>>) -> 
         None => std::future::pending().await,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+
+    const VIEW: View = View {
+        lsn: Lsn(7),
+        now: Millis(1),
+    };
+
+    #[test]
+    fn who_still_waits_is_answered_from_the_state() {
+        let (questions, mut hears) = Questions::<u32>::new();
+        let mut asked = Box::pin(questions.ask(|state, view| (*state, view.lsn)));
+        assert_eq!(asked.as_mut().now_or_never(), None);
+        hears.try_recv().unwrap().answer(&mut 3, &VIEW);
+        assert_eq!(asked.now_or_never(), Some(Some((3, Lsn(7)))));
+    }
+
+    #[test]
+    fn who_waits_no_longer_costs_nothing() {
+        let (questions, mut hears) = Questions::<u32>::new();
+        let asked = questions.ask(|_, _| unreachable!("nobody waits for it"));
+        let mut asked: futures::future::BoxFuture<'_, Option<()>> = Box::pin(asked);
+        assert_eq!(asked.as_mut().now_or_never(), None);
+        drop(asked);
+        hears.try_recv().unwrap().answer(&mut 3, &VIEW);
+    }
+
+    #[test]
+    fn without_a_leader_there_is_no_answer() {
+        let (questions, hears) = Questions::<u32>::new();
+        drop(hears);
+        assert_eq!(questions.ask(|_, _| ()).now_or_never(), Some(None));
+    }
+}
