@@ -3,7 +3,7 @@
 use crate::{
     Failure, amount,
     explain::{keeps_off, object, of_refusal, quota_short, waits},
-    print::{Output, Page, Sheet, column, plain, valued},
+    print::{Cell, Output, Page, Sheet, column, exactly, plain, valued},
 };
 use client::{Client, QueryError, TryPlaceQuery, TryPlaceReply, TryQuotaQuery, TryQuotaReply};
 use schemas::v1::{
@@ -150,7 +150,15 @@ fn snapshot(quota: &Judged<TryQuotaReply>, place: &Judged<TryPlaceReply>) -> Str
 }
 
 fn not_judged(refusal: &v1::Refusal) -> String {
-    format!("not judged: {}", client::explanation(refusal))
+    match (Rule::from_number(refusal.rule), refusal.subject.as_str()) {
+        (Some(Rule::NotSupported), "gang") => {
+            "not supported for a member of a gang: what it asks for is known when all of it has asked".to_owned()
+        }
+        (Some(Rule::UnknownVerb), _) => {
+            "not supported: the cell's services do not answer that yet".to_owned()
+        }
+        _ => client::explanation(refusal),
+    }
 }
 
 fn of_wire(refusal: &v1::Refusal) -> Option<Refusal> {
@@ -174,7 +182,9 @@ fn limit_text(refusal: &v1::Refusal) -> String {
 
 fn quota_lines(quota: &Judged<TryQuotaReply>) -> Vec<String> {
     let (said, decided) = match quota {
-        Judged::Not(refusal) => return vec![format!("quota        {}", not_judged(refusal))],
+        Judged::Not(refusal) => {
+            return vec![format!("quota        not judged: {}", not_judged(refusal))];
+        }
         Judged::So(said) => (said, reserving(quota)),
     };
     let cohort = said
@@ -226,7 +236,9 @@ fn waits_for_quota(waiting: &QuotaTrialWaiting) -> String {
 
 fn place_lines(quota: &Judged<TryQuotaReply>, place: &Judged<TryPlaceReply>) -> Vec<String> {
     let said = match place {
-        Judged::Not(refusal) => return vec![format!("scheduler    {}", not_judged(refusal))],
+        Judged::Not(refusal) => {
+            return vec![format!("scheduler    not judged: {}", not_judged(refusal))];
+        }
         Judged::So(said) => said.trial.as_ref(),
     };
     let has_quota = matches!(reserving(quota), Some(Reserving::Reserved(_)));
@@ -314,16 +326,16 @@ fn limits(said: &TryQuotaReply) -> Sheet {
     Sheet::new(columns, 3, limits.map(limit).collect())
 }
 
-fn account(one: &QuotaTrialLimit) -> String {
+fn account(one: &QuotaTrialLimit) -> Cell {
     let parts = [&one.team, &one.namespace].map(String::as_str);
     match parts {
-        ["", _] => "the tenant's own".to_owned(),
-        [team, ""] => team.to_owned(),
-        [team, namespace] => format!("{team}/{namespace}"),
+        ["", _] => exactly("the tenant's own".to_owned(), ""),
+        [team, ""] => plain(team),
+        [team, namespace] => plain(format!("{team}/{namespace}")),
     }
 }
 
-fn limit(one: &QuotaTrialLimit) -> Vec<crate::print::Cell> {
+fn limit(one: &QuotaTrialLimit) -> Vec<Cell> {
     let resource = QuotaResource::parse(&one.resource);
     let amount = |amount: Option<u64>| {
         let text = match (amount, &resource) {
@@ -346,7 +358,7 @@ fn limit(one: &QuotaTrialLimit) -> Vec<crate::print::Cell> {
     };
     let limits = one.limits.as_ref();
     vec![
-        plain(account(one)),
+        account(one),
         valued(name, one.resource.as_str()),
         plain(fits),
         amount(Some(one.asked)),
@@ -360,7 +372,7 @@ fn limit(one: &QuotaTrialLimit) -> Vec<crate::print::Cell> {
 fn not_judged_value(refusal: &v1::Refusal) -> Value {
     object([
         ("decided", "not_judged".into()),
-        ("why", client::explanation(refusal).into()),
+        ("why", not_judged(refusal).into()),
     ])
 }
 
@@ -578,6 +590,11 @@ A trial is a snapshot (quota as of lsn 12, the scheduler as of lsn 13) and promi
         assert_eq!(why.as_deref(), Some(expected));
         let value = quota_value(&unjudged);
         assert_eq!(value["decided"], "not_judged");
+        let why = value["why"].as_str().unwrap();
+        assert!(
+            why.starts_with("not supported for a member of a gang"),
+            "{why}"
+        );
         let value = place_value(&never);
         assert_eq!(
             (&value["decided"], &value["reason"]),

@@ -5,9 +5,9 @@ use super::{
     Scheduler,
     allocation::Live,
     fleet::{NodeNo, Wanted},
-    place::Seeker,
     queues::Key,
     reserve::Reservations,
+    seeker::Seeker,
     waiting::Promise,
 };
 use std::collections::{BTreeMap, BTreeSet};

@@ -29,6 +29,7 @@ mod queues;
 mod reclaim;
 mod reserve;
 pub mod scoring;
+mod seeker;
 mod settings;
 mod sweep;
 pub mod topology;

@@ -10,6 +10,7 @@ use super::{
     gang::GangNo,
     queues::QueueNo,
     scoring::DEVICE_MILLI,
+    seeker::Seeker,
     settings::PriorityNo,
     waiting::Short,
 };
@@ -54,17 +55,6 @@ const CHOICES: usize = Best::MOST;
 
 /// How many nodes a placement names beside the one that was chosen.
 pub(super) const RUNNERS_UP: usize = 2;
-
-/// One that looks for a place: an allocation, or a guest that does not stand in the state.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Seeker<'a> {
-    pub no: AllocationNo,
-    pub class: &'a Class,
-    pub policy: PlacementPolicy,
-    pub queue: QueueNo,
-    /// 0: not known.
-    pub run_time_ms: u64,
-}
 
 /// Only nodes whose label has this value.
 type Uniform<'a> = Option<(&'a Token, &'a Token)>;

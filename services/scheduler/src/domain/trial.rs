@@ -5,14 +5,14 @@
 use super::{
     Scheduler,
     aside::Aside,
-    class::Class,
+    class::{Amounts, Class, ClassNo},
     explain::{Findings, reason_of},
     fleet::{Best, Wanted},
-    place::{RUNNERS_UP, Seeker},
+    place::RUNNERS_UP,
     queues::{Key, QueueNo},
+    seeker::Seeker,
     waiting::Stands,
 };
-use crate::domain::class::{Amounts, ClassNo};
 use std::borrow::Cow;
 use vocab::{
     AllocationNo, AllocationSpec, Candidate, Filter, Millis, Refusal, Rule, Token, WaitingReason,
