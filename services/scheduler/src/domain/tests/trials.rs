@@ -128,6 +128,7 @@ fn one_that_would_wait_has_a_place_in_its_queue_and_a_reason_for_each_node() {
     world.node("n1", 1, capacity(8, 64, 0));
     world.node("n2", 1, capacity(2, 64, 0));
     world.submit("q", 1, job(8, 1));
+    world.settle();
     world.submit("q", 3, class(job(7, 1), 2));
     world.settle();
     let before = again(&world.state);
