@@ -14,6 +14,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
     prost_build::Config::new()
         .out_dir(out)
+        // Every outcome would be as large as this one, which is rare.
+        .boxed(".apportion.v1.Passes.spec")
         .compile_fds(descriptors)?;
     Ok(())
 }

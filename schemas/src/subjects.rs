@@ -35,9 +35,10 @@ pub const QUERIES: [(&str, &[&str]); 5] = [
             "reservations",
             "resource",
             "tenants",
+            "try_place",
         ],
     ),
-    ("quota", &["budget", "quota", "quota_history"]),
+    ("quota", &["budget", "quota", "quota_history", "try_quota"]),
     ("analytics", &["bill", "usage"]),
     ("node-heartbeat", &["approvals", "logs"]),
 ];

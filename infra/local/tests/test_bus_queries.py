@@ -176,6 +176,11 @@ class World:
         return self.m.Submit(**{"name": f"{own.mark}-{name}", "job_set": own.job_set, "team": own.team, "cpu_milli": 100,
                                 "memory_bytes": 32 << 20, **fields})
 
+    def tried(self, own, **fields):
+        """What a trial is about, as the inbox would have it."""
+        return self.m.AllocationSpec(**{"job_set": own.job_set, "team": own.team, "cpu_milli": 100, "memory_bytes": 32 << 20,
+                                        **fields})
+
     async def preempt(self):
         """One tenant loses a place to the other, who loses one to a drain."""
         a, b, m = self.a, self.b, self.m
@@ -248,6 +253,13 @@ def questions(world, own):
         "job_sets": ({"name_prefix": own.mark}, lambda it: {(one.tenant, one.job_set) for one in it.job_sets} == {
             (own.name, own.job_set)} and [(one.waiting, one.finished) for one in it.job_sets if one.queue == own.queue] == [(1, 0)]
                      and sum(one.finished for one in it.job_sets) >= 1 and sum(one.denied for one in it.job_sets) == 1),
+        "try_quota": ({"spec": world.tried(own, cpu_milli=500), "at_lsn": own.run.lsn},
+                      lambda it: it.trial.HasField("reserved") and it.lsn >= own.run.lsn
+                      and [(one.team, one.resource, one.asked, one.limits.hard, one.fits) for one in it.trial.limits
+                           if one.team] == [(own.team, "cpu", 500, 64_000, True)]),
+        "try_place": ({"spec": world.tried(own, queue=own.queue, gpu=world.m.GpuRequest(count=1, milli=1000, models=[NO_MODEL]))},
+                      lambda it: it.trial.HasField("never") and it.trial.queue == own.queue
+                      and {one.reason for one in it.trial.never.kept_off} >= {"gpu_model"}),
         # Tenants have none.
         "settings": ({}, None),
         "tenants": ({}, None),
@@ -311,6 +323,11 @@ def tries(world, other):
     for after in ("", "a 0", f"{other.name} 0"):
         for team in ("", other.team):
             yield "quota_history", {"team": team, "resource": "cpu", "after": after}, None
+    yield "try_quota", {"spec": world.tried(other, cpu_milli=64_001)}, None
+    yield "try_quota", {"spec": world.tried(other, queue=other.queue)}, None
+    yield "try_place", {"spec": world.tried(other)}, None
+    yield "try_place", {"spec": world.tried(other, queue=other.queue)}, "QUEUE_FORBIDDEN"
+    yield "try_place", {"spec": world.tried(other, queue=other.name)}, "QUEUE_UNKNOWN"
     yield "quota_history", {"team": other.team, "resource": "cpu", "after": other.name}, "SETTING_INVALID"
     yield "quota_history", {"team": other.team}, "RESOURCE_UNKNOWN"
 

@@ -11,6 +11,7 @@ mod feed;
 mod frame;
 mod process;
 mod tenants;
+mod trials;
 mod world;
 
 pub use check::{Invariant, Violation};

@@ -41,6 +41,7 @@ impl Live {
             leader: *Uuid::new_v4().as_bytes(),
             inbox,
             local: None,
+            questions: None,
             effects: None,
             snapshot_every: 0,
             backlog: InboxLimits::default(),

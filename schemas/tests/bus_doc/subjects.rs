@@ -166,6 +166,16 @@ fn of_queries() -> Vec<Subject> {
             &["QuotaHistoryQuery", "QuotaHistoryPage"],
         ),
         one("query_queue", "queue", &["QueueQuery", "QueueReply"]),
+        one(
+            "query_try_quota",
+            "try_quota",
+            &["TryQuotaQuery", "TryQuotaReply"],
+        ),
+        one(
+            "query_try_place",
+            "try_place",
+            &["TryPlaceQuery", "TryPlaceReply"],
+        ),
         one("query_logs", "logs", &["LogsQuery", "LogsReply"]),
         one("query_lease", "lease", &["LeaseQuery", "LeaseReply"]),
         one(

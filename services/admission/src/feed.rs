@@ -158,7 +158,7 @@ impl Feed {
             | OutcomeKind::Released { .. }
             | OutcomeKind::Revoked { .. }
             | OutcomeKind::Reclaimed
-            | OutcomeKind::Passes => None,
+            | OutcomeKind::Passes(_) => None,
         };
         let kept = !matches!(&kind, OutcomeKind::Refused(refusal) if !is_kept(refusal.rule));
         let outcome = Outcome {
@@ -387,12 +387,15 @@ impl Projection for Feed {
 }
 
 /// What is answered of which nothing was recorded.
-pub(crate) fn unrecorded(operation_id: Option<Token>, answer: Result<(), Refusal>) -> Outcome {
+pub(crate) fn unrecorded(
+    operation_id: Option<Token>,
+    answer: Result<Box<AllocationSpec>, Refusal>,
+) -> Outcome {
     Outcome {
         operation_id,
         lsn: Lsn(0),
         kind: match answer {
-            Ok(()) => OutcomeKind::Passes,
+            Ok(spec) => OutcomeKind::Passes(spec),
             Err(refusal) => OutcomeKind::Refused(refusal),
         },
     }

@@ -136,8 +136,8 @@ pub enum OutcomeKind {
     },
     Reclaimed,
     Refused(Refusal),
-    /// To a trial, of which nothing is recorded.
-    Passes,
+    /// To a trial, of which nothing is recorded: what would be asked for.
+    Passes(Box<AllocationSpec>),
 }
 
 /// Where an allocation stood when its request was answered.
@@ -343,7 +343,7 @@ impl OutcomeKind {
             Self::Revoked { .. } => "revoked",
             Self::Reclaimed => "reclaimed",
             Self::Refused(_) => "refused",
-            Self::Passes => "passes",
+            Self::Passes(_) => "passes",
         }
     }
 }

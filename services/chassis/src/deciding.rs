@@ -13,8 +13,8 @@ use std::convert::Infallible;
 use async_nats::jetstream::stream::Config;
 use futures::future::join_all;
 use ledger::{
-    Decider, Decode, Inbox, InboxLimits, Leader, LeaderOptions, Projection, Projector, SAYS_AFTER,
-    Sink, Time, Witnesses, cell, check_ledger_settings, jetstream::JetStreamBus,
+    Decider, Decode, Inbox, InboxLimits, Leader, LeaderOptions, Projection, Projector, Question,
+    SAYS_AFTER, Sink, Time, Witnesses, cell, check_ledger_settings, jetstream::JetStreamBus,
 };
 use schemas::subjects::Subjects;
 use tokio::sync::{mpsc, watch};
@@ -66,6 +66,8 @@ pub struct Deciding<D: Decider> {
     /// Its inbox and how to read what comes in by it.
     pub inbox: Option<(Inbox, Decode<D::Command>)>,
     pub local: Option<mpsc::Receiver<D::Command>>,
+    /// What is asked about its state.
+    pub questions: Option<mpsc::Receiver<Question<D>>>,
     pub effects: Option<mpsc::UnboundedSender<D::Effect>>,
     /// The read models of this process: nobody leads before they have said whether the ledger still holds what they have
     /// applied.
@@ -79,8 +81,17 @@ impl<D: Decider> Deciding<D> {
             config,
             inbox: None,
             local: None,
+            questions: None,
             effects: None,
             read_models,
+        }
+    }
+
+    /// And says what its state would have it decide.
+    pub fn asked(self, questions: mpsc::Receiver<Question<D>>) -> Self {
+        Self {
+            questions: Some(questions),
+            ..self
         }
     }
 }
@@ -165,6 +176,7 @@ impl<T> Context<T> {
             leader,
             inbox: deciding.inbox,
             local: deciding.local,
+            questions: deciding.questions,
             effects: deciding.effects,
             snapshot_every: SNAPSHOT_EVERY,
             backlog: InboxLimits::default(),

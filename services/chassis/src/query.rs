@@ -24,6 +24,7 @@ use futures::{
     future::{BoxFuture, FutureExt},
     stream::FuturesUnordered,
 };
+use ledger::{Questions, View};
 use micro::Instance;
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -37,7 +38,7 @@ use schemas::{
 use std::{convert::Infallible, future::Future, time::Duration};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
-use vocab::{Lsn, Refusal, Rule, Token};
+use vocab::{AllocationSpec, Lsn, Refusal, Rule, Token};
 use wire::Message as _;
 
 /// The group in which the processes of a service share the queries.
@@ -119,6 +120,38 @@ pub fn cut<T>(found: &mut Vec<T>, limit: u32) -> bool {
     let has_more = found.len() > limit as usize;
     found.truncate(limit as usize);
     has_more
+}
+
+/// The answer of a decider's state, for what no read model can answer, and the position that it is of.
+pub async fn ask_state<D: 'static, A: Send + 'static>(
+    questions: &Questions<D>,
+    at_lsn: Lsn,
+    ask: impl FnOnce(&mut D, &View) -> A + Send + 'static,
+) -> Result<(A, Lsn), Trouble> {
+    let answer = questions.ask(move |state, view| {
+        let current = view.lsn >= at_lsn;
+        (current.then(|| ask(state, view)), view.lsn)
+    });
+    match answer.await {
+        Some((Some(answer), lsn)) => Ok((answer, lsn)),
+        Some((None, lsn)) => {
+            let refusal = Refusal::over(Rule::NotApplied, "at_lsn", lsn.0, at_lsn.0);
+            Err(Trouble::Refused(refusal))
+        }
+        None => Err(Trouble::Unavailable("nobody decides any more".into())),
+    }
+}
+
+/// Whose request is tried, and what it asks for. A request is a tenant's.
+pub fn tried<Q>(
+    asked: &Asked<Q>,
+    spec: Option<&v1::AllocationSpec>,
+) -> Result<(Token, AllocationSpec), Trouble> {
+    let tenant = asked.whose().cloned();
+    let tenant = tenant.ok_or_else(|| Trouble::refused(Rule::TenantUnknown, "tenant"))?;
+    let spec = spec.ok_or_else(|| Trouble::refused(Rule::MalformedMessage, "spec"))?;
+    let spec = AllocationSpec::read(&spec.encode_to_vec());
+    Ok((tenant, spec.map_err(Trouble::Refused)?))
 }
 
 /// A verb of a service.

@@ -6,7 +6,9 @@ mod quota;
 mod reasons;
 mod text;
 
-pub use json::object;
+pub use json::{object, of_refusal};
+pub use quota::short as quota_short;
+pub use reasons::{keeps_off, waits};
 pub use text::percent;
 
 use crate::{

@@ -86,8 +86,9 @@ pub use schemas::v1::{
     ResourceView, Revoke, Revoked, SetBudget, SetCordon, SetNode, SetPriorityClass, SetQueue,
     SetQuota, SetRate, SetReservation, SetScheduling, SetTaints, SetTenant, SettingView,
     SettingsPage, SettingsQuery, Spread, Submit, SubmitArray, Submitted, Taint, TaintEffect,
-    TenantEvent, TenantTreatment, TenantView, TenantsPage, TenantsQuery, Toleration, UsageBy,
-    UsageLine, UsagePage, UsageQuery, WaitingCount,
+    TenantEvent, TenantTreatment, TenantView, TenantsPage, TenantsQuery, Toleration, TryPlaceQuery,
+    TryPlaceReply, TryQuotaQuery, TryQuotaReply, UsageBy, UsageLine, UsagePage, UsageQuery,
+    WaitingCount,
 };
 pub use states::{AllocationState, Allocations, Stands};
 pub use verbs::Of;

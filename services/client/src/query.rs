@@ -15,7 +15,8 @@ use schemas::v1::{
     QueueReply, QueueView, QueuesQuery, QueuesReply, QuotaHistoryPage, QuotaHistoryQuery,
     QuotaPage, QuotaQuery, Refusal, RefusalsPage, RefusalsQuery, ReservationView,
     ReservationsQuery, ReservationsReply, ResourceQuery, ResourceReply, ResourceView, SettingsPage,
-    SettingsQuery, TenantsPage, TenantsQuery, UsagePage, UsageQuery,
+    SettingsQuery, TenantsPage, TenantsQuery, TryPlaceQuery, TryPlaceReply, TryQuotaQuery,
+    TryQuotaReply, UsagePage, UsageQuery,
 };
 use vocab::Rule;
 
@@ -133,6 +134,16 @@ impl Client {
         query: &PreemptionsQuery,
     ) -> Result<PreemptionsPage, QueryError> {
         self.ask("preemptions", query).await
+    }
+
+    /// What quota would decide on a request of one's own: as the `passes` of a trial at the inbox has it.
+    pub async fn try_quota(&self, query: &TryQuotaQuery) -> Result<TryQuotaReply, QueryError> {
+        self.ask("try_quota", query).await
+    }
+
+    /// What the scheduler would decide on a request of one's own that has its quota.
+    pub async fn try_place(&self, query: &TryPlaceQuery) -> Result<TryPlaceReply, QueryError> {
+        self.ask("try_place", query).await
     }
 
     /// What one has waiting for a place, in the order in which it is tried.

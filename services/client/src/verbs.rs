@@ -98,7 +98,8 @@ impl Client {
         operations.iter().zip(outcomes).map(typed).collect()
     }
 
-    /// Says whether the inbox would accept a submit, by the same checks; nothing is recorded.
+    /// Says whether the inbox would accept a submit, by the same checks, and what would be asked for then; nothing is recorded.
+    /// What quota and the scheduler would make of that say [`Client::try_quota`] and [`Client::try_place`].
     pub async fn try_submit(&self, submit: Submit) -> Result<Passes, Failed> {
         let operation = Operation::new(Operation::fresh_id(), Verb::TrySubmit(submit));
         match decided(operation.id(), self.insist(&operation).await)? {

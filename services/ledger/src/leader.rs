@@ -10,6 +10,7 @@ use crate::{
     figures::Figures,
     frame::{Digest, Frame},
     inbox::{Backlog, Handled, InboxLimits},
+    question::{self, Question, View},
     replica::{Rehearsed, Replica, ReplicaError, Sealed},
     snapshot::{Pace, Snapshot, newest, testify, witness},
 };
@@ -88,6 +89,8 @@ pub struct LeaderOptions<D: Decider> {
     pub inbox: Option<(Inbox, Decode<D::Command>)>,
     /// Commands from the shell itself; they are not recorded and may be lost.
     pub local: Option<mpsc::Receiver<D::Command>>,
+    /// What is asked about its state. One is answered between two frames, and each when there is nothing to decide.
+    pub questions: Option<mpsc::Receiver<Question<D>>>,
     /// Where effects go, once what caused them is durable.
     pub effects: Option<mpsc::UnboundedSender<D::Effect>>,
     /// Frames, of all writers, between snapshots; more, if there was little in them. 0: one behind each frame
@@ -364,7 +367,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         self.look(term);
         let mut messages = self.open_inbox(term).await?;
         // The first round decides what recovery has left over.
-        let mut woken: Option<Woken<D::Command>> = None;
+        let mut woken: Option<Woken<D>> = None;
         let mut crowded_ms = CROWDED_MS;
         loop {
             // A busy leader may never wait.
@@ -372,6 +375,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 self.look(term);
             }
             // Between two frames, so that nothing is half done.
+            self.answer_one(term);
             if *self.options.resign.borrow() {
                 self.resign(term).await?;
                 return Ok(Left::Resigned);
@@ -388,7 +392,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                     }
                     Ok(None) => {
                         crowded_ms = CROWDED_MS;
-                        let what = self.wait(term, &mut messages).await;
+                        let what = self.wait_and_answer(term, &mut messages).await;
                         what.map(|what| woken = Some(what)).map_err(Trouble::from)
                     }
                     Err(trouble) => Err(trouble),
@@ -443,6 +447,22 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         });
     }
 
+    /// One of the questions that wait, so that however many are asked, decisions go on.
+    fn answer_one(&mut self, term: &mut Term<D, B>) {
+        let asked = self.options.questions.as_mut();
+        if let Some(question) = asked.and_then(|asked| asked.try_recv().ok()) {
+            self.answer(term, question);
+        }
+    }
+
+    fn answer(&self, term: &mut Term<D, B>, question: Question<D>) {
+        let view = View {
+            lsn: term.replica.folded(),
+            now: self.time.now().max(term.replica.head().now),
+        };
+        question.answer(term.replica.state_mut(), &view);
+    }
+
     fn bare(&self, term: &mut Term<D, B>, resigned: bool) -> Sealed {
         let (now, leader) = (self.time.now(), &self.options.leader);
         let handled = term.backlog.handled();
@@ -456,7 +476,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         term: &mut Term<D, B>,
         messages: &mut Option<B::Messages>,
         round: Round,
-    ) -> Result<Option<Woken<D::Command>>, Trouble> {
+    ) -> Result<Option<Woken<D>>, Trouble> {
         if !matches!(round, Round::Appended) {
             return Ok(None);
         }
@@ -467,6 +487,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 }
                 Woken::TrimDue => self.trim(term),
                 Woken::LookDue => self.look(term),
+                Woken::Question(question) => self.answer(term, question),
                 // It is said with what is next, or waited for again.
                 Woken::WordDue | Woken::ProofDue => {}
                 // Nothing piles up for it.
@@ -534,7 +555,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         &mut self,
         term: &mut Term<D, B>,
         messages: &mut Option<B::Messages>,
-    ) -> Result<Woken<D::Command>, BusError> {
+    ) -> Result<Woken<D>, BusError> {
         let wake_at = term.replica.state().wake_at();
         let every = term.replica.state().proves_every(&self.options.config);
         let changed = every != std::mem::replace(&mut self.proof_every, every);
@@ -548,6 +569,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             Some(_) => {}
         }
         let local = self.options.local.as_mut();
+        let questions = &mut self.options.questions;
         let handled = term.replica.head().handled.through;
         let lies = handled > term.trimmed || term.backlog.lying() > 0;
         if lies && self.trim_due.is_none() {
@@ -573,6 +595,7 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 command = async { match local { Some(l) => match l.recv().await { Some(c) => c, None => pending().await }, None => pending().await } } => {
                     Ok(Woken::Command(command))
                 }
+                question = question::next(questions) => Ok(Woken::Question(question)),
                 () = async { match wake_at { Some(at) => time.sleep_until(at).await, None => pending().await } } => {
                     Ok(Woken::Deadline)
                 }
@@ -585,12 +608,26 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
         beside(&mut self.chore, woken).await
     }
 
+    /// The same; what is asked meanwhile is answered.
+    async fn wait_and_answer(
+        &mut self,
+        term: &mut Term<D, B>,
+        messages: &mut Option<B::Messages>,
+    ) -> Result<Woken<D>, BusError> {
+        loop {
+            match self.wait(term, messages).await? {
+                Woken::Question(question) => self.answer(term, question),
+                woken => return Ok(woken),
+            }
+        }
+    }
+
     /// Takes in what has piled up, decides, and appends one frame.
     async fn round(
         &mut self,
         term: &mut Term<D, B>,
         messages: &mut Option<B::Messages>,
-        woken: Option<Woken<D::Command>>,
+        woken: Option<Woken<D>>,
     ) -> Result<Round, Trouble> {
         let mut first_command = None;
         let mut caught_up = std::mem::take(&mut term.behind);
@@ -605,6 +642,8 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
             Some(Woken::Command(command)) => first_command = Some(command),
             Some(Woken::TrimDue) => self.trim(term),
             Some(Woken::LookDue) => self.look(term),
+            // Nothing is decided for a question.
+            Some(Woken::Question(question)) => self.answer(term, question),
             Some(Woken::Deadline | Woken::WordDue | Woken::ProofDue | Woken::Resign) | None => {}
         }
         if caught_up || unproved {
@@ -861,10 +900,16 @@ impl<D: Decider, B: Bus, T: Time> Leader<D, B, T> {
                 while local.try_recv().is_ok() {}
             }
             let before = term.replica.head().frame_no;
-            let outcome = select! {
-                biased;
-                outcome = follow_along(term, &mut *self.observer) => outcome,
-                () = self.time.pause(self.options.takeover_after_ms / LOOKS) => Ok(()),
+            let (time, ms) = (self.time.clone(), self.options.takeover_after_ms / LOOKS);
+            let mut look_due = Some(async move { time.pause(ms).await }.boxed());
+            let outcome = loop {
+                let question = select! {
+                    biased;
+                    outcome = follow_along(term, &mut *self.observer) => break outcome,
+                    () = due(&mut look_due) => break Ok(()),
+                    question = question::next(&mut self.options.questions) => question,
+                };
+                self.answer(term, question);
             };
             match outcome {
                 Ok(()) => {}
@@ -972,10 +1017,11 @@ async fn follow_along<D: Decider, B: Bus>(
     Ok(())
 }
 
-enum Woken<C> {
+enum Woken<D: Decider> {
     Record(crate::Record),
     Message(InboxMessage),
-    Command(C),
+    Command(D::Command),
+    Question(Question<D>),
     Deadline,
     /// The inbox has held for a while what was decided.
     TrimDue,

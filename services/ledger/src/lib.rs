@@ -17,6 +17,7 @@ pub mod jetstream;
 mod leader;
 pub mod memory;
 mod projector;
+mod question;
 mod repair;
 mod replica;
 mod safety;
@@ -40,6 +41,7 @@ pub use projector::{
     Batch, Batching, Projection, Projector, ProjectorError, ProjectorObserver, Resume, Sink,
     SinkError,
 };
+pub use question::{Question, Questions, View};
 pub use repair::{CopyFound, Findings, Found, Lost, NoWay, Survey, Way, survey};
 pub use replica::{Replica, ReplicaError, Sealed};
 pub use safety::{UnsafeLedger, check_ledger_settings};

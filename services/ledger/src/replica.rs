@@ -149,6 +149,11 @@ impl<D: Decider> Replica<D> {
         self.seen.head(D::WRITER)
     }
 
+    /// What the state has taken in of the other writers.
+    pub(crate) fn folded(&self) -> Lsn {
+        self.folded
+    }
+
     /// The latest clock of any frame that has been read.
     pub fn newest(&self) -> Millis {
         self.seen.newest()

@@ -63,6 +63,7 @@ impl Service for NodeHeartbeatService {
                 Arc::new(move |m, out| wire::report(m, cell, out)),
             )),
             local: Some(local),
+            questions: None,
             effects: Some(effects_in),
             ..Deciding::on_ledger(ctx.settings, vec![mark.clone()])
         };

@@ -13,7 +13,7 @@ use chassis::{
 };
 use domain::Quota;
 use futures::future::BoxFuture;
-use ledger::jetstream::Readers;
+use ledger::{Questions, jetstream::Readers};
 
 /// The service, for the chassis.
 pub struct QuotaService;
@@ -49,15 +49,18 @@ impl Service for QuotaService {
             pool,
             cell: ctx.cell_no(),
         };
+        let (questions, asked) = Questions::new();
+        let trials = query::TrialQueries { questions };
         let queries = Queries::new(ctx.subjects())
             .on(budgets, &mark)
             .on(history, &mark)
-            .on(limits, &mark);
+            .on(limits, &mark)
+            .on(trials, &mark);
         let sink = store::sink(ctx.postgres()?).on_drift(ctx.on_drift());
         tokio::try_join!(
             ctx.decide::<Quota>(
                 &bus,
-                Deciding::on_ledger(ctx.settings.clone(), vec![mark.clone()])
+                Deciding::on_ledger(ctx.settings.clone(), vec![mark.clone()]).asked(asked)
             ),
             ctx.project::<project::WarmProjection, _>(&bus, sink, &mark),
             queries.serve(&ctx),

@@ -14,11 +14,11 @@ use chassis::{
 };
 use domain::Scheduler;
 use futures::future::BoxFuture;
-use ledger::jetstream::Readers;
+use ledger::{Questions, jetstream::Readers};
 use query::{
     AllocationQueries, AllocationsQueries, ExplainQueries, JobSetsQueries, LeaseQueries,
     NodeQueries, NodesQueries, PreemptionsQueries, QueueQueries, QueuesQueries,
-    ReservationsQueries, ResourceQueries, TenantsQueries,
+    ReservationsQueries, ResourceQueries, TenantsQueries, TrialQueries,
 };
 
 /// The service, for the chassis.
@@ -53,6 +53,7 @@ impl Service for SchedulerService {
             ..ctx.settings.clone()
         };
         let mark = Mark::default();
+        let (questions, asked) = Questions::new();
         let queries = Queries::new(ctx.subjects())
             .on(AllocationQueries { pool: pool.clone() }, &mark)
             .on(AllocationsQueries { pool: pool.clone() }, &mark)
@@ -71,6 +72,7 @@ impl Service for SchedulerService {
             .on(QueuesQueries { pool: pool.clone() }, &mark)
             .on(ReservationsQueries { pool: pool.clone() }, &mark)
             .on(TenantsQueries { pool: pool.clone() }, &mark)
+            .on(TrialQueries { questions }, &mark)
             .on(
                 ResourceQueries {
                     pool: pool.clone(),
@@ -89,7 +91,10 @@ impl Service for SchedulerService {
             );
         let sink = store::sink(ctx.postgres()?, cell).on_drift(ctx.on_drift());
         tokio::try_join!(
-            ctx.decide::<Scheduler>(&bus, Deciding::on_ledger(config, vec![mark.clone()])),
+            ctx.decide::<Scheduler>(
+                &bus,
+                Deciding::on_ledger(config, vec![mark.clone()]).asked(asked)
+            ),
             ctx.project::<project::WarmProjection, _>(&bus, sink, &mark),
             queries.serve(&ctx),
         )?;

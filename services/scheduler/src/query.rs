@@ -1,4 +1,4 @@
-//! What tenants and operators may ask of the scheduler, answered from its read model.
+//! What tenants and operators may ask of the scheduler, answered from its read model; and trials, from its state.
 
 mod allocation;
 mod explain;
@@ -9,6 +9,7 @@ mod preemptions;
 mod queues;
 mod reservations;
 mod tenants;
+mod trial;
 
 pub use allocation::{AllocationQueries, AllocationsQueries};
 pub use explain::{ExplainQueries, Unreadable, explanation};
@@ -19,5 +20,6 @@ pub use preemptions::{PreemptionsQueries, of_preemption};
 pub use queues::{QueueQueries, QueuesQueries};
 pub use reservations::ReservationsQueries;
 pub use tenants::TenantsQueries;
+pub use trial::TrialQueries;
 
 use chassis::query::name_prefix;

@@ -1,6 +1,6 @@
 //! What an allocation asks for, what a node has, and the resource types that quota and bill speak of.
 
-use crate::{Account, AllocationNo, Label, PlacementRules, Token, Work};
+use crate::{Account, AllocationNo, Label, PlacementRules, Refusal, Rule, Token, Work};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
@@ -204,6 +204,43 @@ impl AllocationSpec {
             work: None,
             bounds: TimeBounds::default(),
             array_index: None,
+        }
+    }
+
+    /// Reads one that a client sends back. What the inbox would not let in is refused: by whom it was made is not known.
+    pub fn read(bytes: &[u8]) -> Result<Self, Refusal> {
+        let spec = <Self as wire::Message>::decode(bytes);
+        let spec = spec.map_err(|_| Refusal::new(Rule::MalformedMessage, "spec"))?;
+        let gpu = spec.gpu.as_ref();
+        let gpu_is = |is: fn(&GpuRequest) -> bool| gpu.is_none_or(is);
+        let rules = spec.rules.as_deref();
+        let terms = rules.map_or(0, |rules| {
+            let groups = rules.affinity.len().max(rules.anti_affinity.len());
+            groups.max(rules.spread.len())
+        });
+        let requirements = rules.map_or(0, |rules| rules.selector.len());
+        let tolerations = rules.map_or(0, |rules| rules.tolerations.len());
+        let preferred = rules.map_or(0, |rules| rules.preferred.len());
+        let bounded = spec.priority.unsigned_abs() <= Self::PRIORITY_MAX.unsigned_abs()
+            && spec.cpu_milli <= Self::CPU_MILLI_MAX
+            && spec.memory_bytes <= Self::MEMORY_BYTES_MAX
+            && gpu_is(|gpu| (1..=Self::GPUS_MAX).contains(&gpu.count.into()))
+            && gpu_is(|gpu| (1..=1000).contains(&gpu.milli))
+            && gpu_is(|gpu| gpu.models.len() <= Self::GPU_MODELS_MAX)
+            && spec.extended.len() <= Self::EXTENDED_MAX
+            && (spec.extended.iter()).all(|(_, amount)| *amount <= Self::EXTENDED_AMOUNT_MAX)
+            && spec.depends_on.len() <= Self::DEPENDENCIES_MAX
+            && spec.run_time_ms <= Self::RUN_TIME_MS_MAX
+            && spec.bounds.ttl_ms <= Self::RUN_TIME_MS_MAX
+            && spec.bounds.time_limit_ms <= Self::RUN_TIME_MS_MAX
+            && terms <= PlacementRules::TERMS_MAX
+            // The inbox adds what the work needs.
+            && requirements <= 2 * PlacementRules::REQUIREMENTS_MAX
+            && tolerations <= PlacementRules::TOLERATIONS_MAX
+            && preferred <= PlacementRules::PREFERRED_MAX;
+        match bounded {
+            true => Ok(spec),
+            false => Err(Refusal::new(Rule::SettingInvalid, "spec")),
         }
     }
 

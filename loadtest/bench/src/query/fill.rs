@@ -7,7 +7,7 @@ use client::{
     ReservationRequest, SetBudget, SetReservation, Submit,
 };
 use futures::{StreamExt, TryStreamExt};
-use schemas::v1::Period;
+use schemas::v1::{AllocationSpec, GpuRequest, Period};
 use uuid::Uuid;
 use vocab::Token;
 
@@ -121,6 +121,23 @@ fn submit(run: &str, number: u64, waiting: u64) -> Submit {
         memory_bytes: GIB + kind as i64 * GIB,
         gpu_count: i64::from(number < waiting),
         ..Submit::default()
+    }
+}
+
+/// One more like those that the tenant has; every second has to wait.
+pub fn tried(known: &Known, draw: u64) -> AllocationSpec {
+    let kind = draw % JOB_SETS;
+    let gpu = draw.is_multiple_of(2).then(|| GpuRequest {
+        count: 1,
+        milli: 1000,
+        models: Vec::new(),
+    });
+    AllocationSpec {
+        job_set: job_set(&known.run, kind),
+        cpu_milli: 1000,
+        memory_bytes: GIB.unsigned_abs() * (1 + kind),
+        gpu,
+        ..AllocationSpec::default()
     }
 }
 

@@ -2,12 +2,12 @@
 //!
 //! Not among them: `logs`, which real agents answer, the feed, and `node`, of which operators have to know the name.
 
-use super::fill::{JOB_SETS, Known, job_set};
+use super::fill::{JOB_SETS, Known, job_set, tried};
 use clap::ValueEnum;
 use client::{
     AllocationStanding, AllocationsQuery, BillQuery, Client, ExplainQuery, JobSetsQuery,
     NodesQuery, PreemptionsQuery, QueryError, QueueQuery, QuotaQuery, RefusalsQuery, SettingsQuery,
-    TenantsQuery, UsageBy, UsageQuery,
+    TenantsQuery, TryPlaceQuery, TryQuotaQuery, UsageBy, UsageQuery,
 };
 use ledger::memory::Seeded;
 use serde::Serialize;
@@ -42,6 +42,8 @@ pub enum Question {
     UsageByJobSet,
     UsageOfAllocation,
     Bill,
+    TryQuota,
+    TryPlace,
     Resource,
     Lease,
     // By the operator, of everybody's.
@@ -191,6 +193,20 @@ impl Question {
                     ..UsageQuery::default()
                 };
                 client.usage(&query).await.map(drop)
+            }
+            Q::TryQuota => {
+                let query = TryQuotaQuery {
+                    spec: Some(tried(known, draw)),
+                    at_lsn: 0,
+                };
+                client.try_quota(&query).await.map(drop)
+            }
+            Q::TryPlace => {
+                let query = TryPlaceQuery {
+                    spec: Some(tried(known, draw)),
+                    ..TryPlaceQuery::default()
+                };
+                client.try_place(&query).await.map(drop)
             }
             Q::Bill => client.bill(&BillQuery::default()).await.map(drop),
             Q::Resource => client.resource(&known.resource, 0).await.map(drop),

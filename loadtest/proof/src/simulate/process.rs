@@ -1,6 +1,6 @@
 //! One process of the cell: a leader or the feed's projector, as a future that the world polls or drops.
 
-use super::{clock::SimTime, feed::MemoryFeed};
+use super::{clock::SimTime, feed::MemoryFeed, trials::Trials};
 use admission::{
     domain::{Admission, Config as AdmissionConfig, Turned},
     feed::Feed,
@@ -8,7 +8,8 @@ use admission::{
 };
 use ledger::{
     Decider, Decode, Inbox, InboxLimits, InboxMessage, Leader, LeaderError, LeaderOptions,
-    NoObserver, Observer, Projector, ProjectorError, memory::MemoryBus,
+    NoObserver, Observer, Projector, ProjectorError, Question,
+    memory::{MemoryBus, Seeded},
 };
 use node_heartbeat::domain::{Command, Config as NodeConfig, Effect, Nodes};
 use quota::domain::Quota;
@@ -94,6 +95,8 @@ pub struct Process {
     resign: watch::Sender<bool>,
     effects: Option<mpsc::UnboundedReceiver<Effect>>,
     turned: Option<mpsc::UnboundedReceiver<Turned>>,
+    /// What it is asked beside its work.
+    trials: Option<Trials>,
     work: Work,
 }
 
@@ -123,12 +126,15 @@ struct Parts<D: Decider> {
     config: D::Config,
     inbox: Option<(Inbox, Decode<D::Command>)>,
     local: Option<mpsc::Receiver<D::Command>>,
+    questions: Option<mpsc::Receiver<Question<D>>>,
     effects: Option<mpsc::UnboundedSender<D::Effect>>,
 }
 
 impl Process {
     pub fn start(id: u64, role: Role, shared: &Shared, time: SimTime, snapshot_every: u64) -> Self {
         let drafted = Arc::new(AtomicU64::new(0));
+        // Its own die: what else happens does not hang on the questions.
+        let random = Seeded::new(id);
         let mut process = Self {
             id,
             role,
@@ -138,6 +144,7 @@ impl Process {
             resign: watch::Sender::new(false),
             effects: None,
             turned: None,
+            trials: None,
             work: Box::pin(std::future::pending()),
         };
         process.work = match role {
@@ -151,16 +158,22 @@ impl Process {
                         config: shared.admission,
                         inbox: Some((Inbox::Ingress, noted(shared, id, admission::commands))),
                         local: None,
+                        questions: None,
                         effects: Some(turned_in),
                     },
                 )
             }
             Role::Quota => {
-                process.lead::<Quota>(shared, snapshot_every, on_ledger(quota::Config::default()))
+                let (trials, questions) = Trials::of_quota(random);
+                process.trials = Some(trials);
+                let parts = on_ledger(quota::Config::default(), questions);
+                process.lead::<Quota>(shared, snapshot_every, parts)
             }
             Role::Scheduler => {
-                let config = shared.scheduler.clone();
-                process.lead::<Scheduler>(shared, snapshot_every, on_ledger(config))
+                let (trials, questions) = Trials::of_scheduler(random);
+                process.trials = Some(trials);
+                let parts = on_ledger(shared.scheduler.clone(), questions);
+                process.lead::<Scheduler>(shared, snapshot_every, parts)
             }
             Role::Nodes => {
                 let (commands, local) = mpsc::channel(COMMANDS_MAX);
@@ -180,6 +193,7 @@ impl Process {
                             }),
                         )),
                         local: Some(local),
+                        questions: None,
                         effects: Some(effects_in),
                     },
                 )
@@ -204,6 +218,7 @@ impl Process {
             leader,
             inbox: parts.inbox,
             local: parts.local,
+            questions: parts.questions,
             effects: parts.effects,
             snapshot_every,
             backlog: shared.backlog,
@@ -230,8 +245,13 @@ impl Process {
     /// One step, up to the next point at which it waits; whether it has ended as it was asked to.
     pub fn poll(&mut self) -> Result<bool, Ended> {
         let mut context = Context::from_waker(Waker::noop());
-        let work = &mut self.work;
-        let polled = quietly(|| work.as_mut().poll(&mut context));
+        let (work, trials) = (&mut self.work, &mut self.trials);
+        let polled = quietly(|| {
+            trials
+                .iter_mut()
+                .for_each(|trials| trials.ask(&mut context));
+            work.as_mut().poll(&mut context)
+        });
         match polled {
             Ok(Poll::Pending) => Ok(false),
             Ok(Poll::Ready(Err(ended))) => Err(ended),
@@ -276,11 +296,12 @@ fn noted<C>(
     })
 }
 
-fn on_ledger<D: Decider>(config: D::Config) -> Parts<D> {
+fn on_ledger<D: Decider>(config: D::Config, questions: mpsc::Receiver<Question<D>>) -> Parts<D> {
     Parts {
         config,
         inbox: None,
         local: None,
+        questions: Some(questions),
         effects: None,
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{ArrayRequest, ChangeRequest, ResourceRequest, SubmitRequest, TargetRequest};
 use compact_str::CompactString;
-use vocab::{Operation, Refusal, Token};
+use vocab::{AllocationSpec, Operation, Refusal, Token};
 
 /// What a message at the inbox comes to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,5 +70,6 @@ pub struct Turned {
     pub tenant: Token,
     pub operation_id: Option<Token>,
     pub reply_to: Token,
-    pub answer: Result<(), Refusal>,
+    /// What would be asked for, in its one form.
+    pub answer: Result<Box<AllocationSpec>, Refusal>,
 }

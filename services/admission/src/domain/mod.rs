@@ -48,8 +48,8 @@ use serde::{Deserialize, Serialize};
 use settings::{Closable, Closed, Sets, Settings};
 use std::{collections::BTreeMap, fmt};
 use vocab::{
-    AllocationNo, AllocationSpec, At, EndCause, EventNo, Millis, Month, Operation, Refusal, Rule,
-    Slot, Token, Writer,
+    AllocationNo, AllocationSpec, At, EndCause, Event, EventNo, Millis, Month, Operation, Refusal,
+    Rule, Slot, Token, Writer,
 };
 
 /// Everything that admission knows, folded from the ledger.
@@ -242,14 +242,19 @@ impl Decider for Admission {
             });
         match accepted {
             // As if it were asked, up to here.
-            accepted if is_trial => self.tell(operation, accepted.map(drop)),
+            Ok(event) if is_trial => {
+                // A trial is of a submit.
+                if let Event::AllocationRequested(asked) = event.into() {
+                    self.tell(operation, Ok(Box::new(asked.spec)));
+                }
+            }
             Ok(event) => {
                 if let Some(later) = later {
                     self.forget_slots(&operation.tenant, later, draft);
                 }
                 draft.emit(self, event);
             }
-            Err(refusal) if is_recorded(refusal.rule) => draft.emit(
+            Err(refusal) if !is_trial && is_recorded(refusal.rule) => draft.emit(
                 self,
                 OperationRefused {
                     operation,
@@ -381,7 +386,7 @@ impl Admission {
     }
 
     /// Of what is not recorded.
-    fn tell(&mut self, operation: Operation, answer: Result<(), Refusal>) {
+    fn tell(&mut self, operation: Operation, answer: Result<Box<AllocationSpec>, Refusal>) {
         if let Some(reply_to) = operation.reply_to {
             self.turned.push(Turned {
                 tenant: operation.tenant,

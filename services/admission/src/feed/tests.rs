@@ -190,7 +190,7 @@ fn outcome_words(kind: &OutcomeKind) -> String {
             format!("-> revoked fencing_token {fencing_token}")
         }
         OutcomeKind::Reclaimed => "-> reclaimed".into(),
-        OutcomeKind::Passes => "-> passes".into(),
+        OutcomeKind::Passes(_) => "-> passes".into(),
     }
 }
 

@@ -197,7 +197,7 @@ impl<'a> Operation<'a> {
             | OutcomeKind::ResourceCreated
             | OutcomeKind::Confirmed
             | OutcomeKind::Reclaimed
-            | OutcomeKind::Passes => self,
+            | OutcomeKind::Passes(_) => self,
         }
     }
 }

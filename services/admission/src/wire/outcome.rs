@@ -58,7 +58,7 @@ fn reply(kind: &OutcomeKind, cell: CellNo, out: &mut Row) {
         OutcomeKind::Released { fencing_token } => number(19, *fencing_token, out),
         OutcomeKind::Revoked { fencing_token } => number(20, *fencing_token, out),
         OutcomeKind::Reclaimed => out.message(21, |_| ()),
-        OutcomeKind::Passes => out.message(22, |_| ()),
+        OutcomeKind::Passes(spec) => out.message(22, |out| spec.write(1, out)),
         OutcomeKind::Refused(refusal) => out.message(13, |out| {
             explained(refusal, 3, out);
             field(&refusal.rule.retryable(), 2, out);

@@ -672,7 +672,11 @@ fn what_is_told_is_written_as_the_contract_has_it() {
         Reply::Revoked(v1::Revoked { fencing_token }),
     );
     answer(OutcomeKind::Reclaimed, Reply::Reclaimed(v1::Reclaimed {}));
-    answer(OutcomeKind::Passes, Reply::Passes(v1::Passes {}));
+    let spec = AllocationSpec::plain(token("j"), 500, 1 << 30);
+    let passes = v1::Passes {
+        spec: Some(Box::new(spec.to_prost())),
+    };
+    answer(OutcomeKind::Passes(Box::new(spec)), Reply::Passes(passes));
     let refused = v1::Refused {
         explanation: refusal.explanation(),
         retryable: true,

@@ -95,3 +95,57 @@ async fn a_query_is_answered_or_refused_by_name() {
     let actual = large.len();
     check(&large, &format!("payload_too_large payload 65536 {actual}")).await;
 }
+
+#[test]
+fn what_is_tried_is_a_tenants_and_no_more_than_the_inbox_lets_in() {
+    let spec = |change: fn(&mut v1::AllocationSpec)| {
+        let mut spec = v1::AllocationSpec {
+            job_set: "j".to_owned(),
+            cpu_milli: 500,
+            ..v1::AllocationSpec::default()
+        };
+        change(&mut spec);
+        Some(spec)
+    };
+    let check = |tenant: &str, spec: Option<v1::AllocationSpec>, expected: Result<(), Rule>| {
+        let asked = Asked {
+            tenant: Token::new(tenant).unwrap(),
+            applied: Lsn(0),
+            query: (),
+        };
+        let found = match tried(&asked, spec.as_ref()) {
+            Ok((whose, read)) => {
+                assert_eq!((whose.as_str(), read.cpu_milli), (tenant, 500));
+                Ok(())
+            }
+            Err(Trouble::Refused(refusal)) => Err(refusal.rule),
+            Err(Trouble::Unavailable(error)) => panic!("{error}"),
+        };
+        assert_eq!(found, expected, "{tenant} {spec:?}");
+    };
+    check("t", spec(|_| ()), Ok(()));
+    check(OPERATOR, spec(|_| ()), Err(Rule::TenantUnknown));
+    check("t", None, Err(Rule::MalformedMessage));
+    let no_name = spec(|it| it.job_set.clear());
+    check("t", no_name, Err(Rule::MalformedMessage));
+    let invalid = [
+        spec(|it| it.cpu_milli = AllocationSpec::CPU_MILLI_MAX + 1),
+        spec(|it| it.priority = i32::MIN),
+        spec(|it| {
+            it.gpu = Some(v1::GpuRequest {
+                count: 17,
+                milli: 1000,
+                models: Vec::new(),
+            });
+        }),
+        spec(|it| {
+            it.extended = vec![v1::ExtendedAmount::default(); 9];
+            for (one, nth) in it.extended.iter_mut().zip(0..) {
+                one.name = format!("r{nth}");
+            }
+        }),
+    ];
+    for spec in invalid {
+        check("t", spec, Err(Rule::SettingInvalid));
+    }
+}

@@ -86,7 +86,7 @@ fn exit(exit: RunExit) -> Value {
     ])
 }
 
-fn of_refusal(refusal: &Refusal) -> Value {
+pub fn of_refusal(refusal: &Refusal) -> Value {
     object([
         ("rule", refusal.rule.name().into()),
         ("subject", refusal.subject.clone().into()),

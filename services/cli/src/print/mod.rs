@@ -17,7 +17,7 @@ pub(crate) use write::{note, say};
 
 use clap::{Args, ValueEnum};
 
-#[derive(Debug, Clone, Copy, Args)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Args)]
 pub struct Output {
     /// How to print: a table, one with more columns, or all of it with exact numbers.
     #[arg(

@@ -6,6 +6,7 @@ mod file;
 mod gang;
 mod many;
 mod place;
+mod trial;
 mod work;
 
 pub(crate) use account::own as own_account;
@@ -16,7 +17,7 @@ use crate::{
     context::{Context, Whose},
     follow::{self, Until},
     look, names,
-    print::say,
+    print::{Output, say},
     sending::{Left, Sending},
 };
 use clap::{Args, ValueEnum};
@@ -43,12 +44,17 @@ pub struct Submit {
     /// Until when to wait, no longer than --deadline: with `ended`, it ends with the exit code of the run's command.
     #[arg(long, value_enum, default_value_t)]
     wait: Wait,
-    /// Say whether the cell would accept it, by the same checks of its inbox, and ask for nothing. Quota and the scheduler are not
-    /// asked: whether there is quota for it now, and a node with room, is not judged.
+    /// Say what would become of it, and ask for nothing: whether the inbox would accept it, whether quota would be reserved for it
+    /// or which limit it is over, and on which node it would be placed or why it would wait. It is judged by the cell as it stands at
+    /// this moment, and promises nothing. A member of a gang is judged by the inbox alone. It fails like a refused request where it
+    /// would be refused or denied, or no node could ever hold it.
     #[arg(long, conflicts_with_all = ["file", "array", "follow", "wait", "operation_id"])]
     dry_run: bool,
     #[command(flatten)]
     sending: Sending,
+    /// How a trial prints.
+    #[command(flatten)]
+    output: Output,
 }
 
 /// What is asked for.
@@ -143,10 +149,6 @@ enum Wait {
     Ended,
 }
 
-/// What a trial has come to, and what it does not say.
-const PASSES: &str = "it would be accepted: it breaks no rule of the inbox. Nothing was recorded, and quota and the scheduler were \
-                      not asked.";
-
 #[derive(Debug, thiserror::Error)]
 #[error("{0} was accepted, but its {1} did not come before the deadline; it goes on")]
 struct NotInTime(String, &'static str);
@@ -171,6 +173,11 @@ pub(crate) fn label(text: &str) -> Result<v1::Label, String> {
 
 impl Submit {
     pub async fn run(mut self, context: &Context) -> Result<ExitCode, Failure> {
+        if !self.dry_run && self.output != Output::default() {
+            return Err(Failure::usage(
+                "--output: only what --dry-run shows has a form",
+            ));
+        }
         let of_file = self.of_file()?;
         let client = self
             .sending
@@ -196,8 +203,7 @@ impl Submit {
             return Ok(ExitCode::SUCCESS);
         }
         if self.dry_run {
-            client.try_submit(self.task.request()).await?;
-            say!("{PASSES}");
+            trial::run(&client, self.task.request(), self.output).await?;
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(indexes) = &self.array {

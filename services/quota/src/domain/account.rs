@@ -10,20 +10,22 @@ pub(super) struct AccountId(pub u32);
 /// From an account up to its tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Path {
-    ids: [AccountId; 3],
+    ids: [AccountId; Self::MOST],
     len: u8,
 }
 
 impl Path {
+    /// An account has at most two above it.
+    pub const MOST: usize = 3;
+
     /// From `leaf` on, by whom each has above it.
     pub fn up(leaf: AccountId, parent: impl Fn(AccountId) -> Option<AccountId>) -> Self {
         let mut path = Self {
-            ids: [leaf; 3],
+            ids: [leaf; Self::MOST],
             len: 1,
         };
         let mut at = leaf;
-        // An account has at most two above it.
-        while let (Some(above), true) = (parent(at), path.len < 3) {
+        while let (Some(above), true) = (parent(at), usize::from(path.len) < Self::MOST) {
             path.ids[path.len as usize] = above;
             path.len += 1;
             at = above;

@@ -90,7 +90,7 @@ impl Pool {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Cohort {
-    name: Token,
+    pub name: Token,
     pub members: BTreeSet<AccountId>,
     /// Sorted by resource; those of which nobody has limits are not there.
     pools: Vec<(ResourceId, Pool)>,

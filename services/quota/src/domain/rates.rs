@@ -23,6 +23,11 @@ struct Scopes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ScopeNo(u32);
 
+impl ScopeNo {
+    /// Of what is never priced.
+    pub const NONE: Self = Self(0);
+}
+
 impl Rates {
     pub fn set(&mut self, set: &RateSet) {
         self.rates

@@ -4,6 +4,7 @@ use super::{
     Quota,
     claim::{Claim, Stage},
     node::Settings,
+    rates::ScopeNo,
     resource::ResourceId,
 };
 use ledger::IllegalEvent;
@@ -25,6 +26,21 @@ impl Quota {
         if self.claims.contains_key(&allocation) {
             return Err(IllegalEvent::new("asked before", event));
         }
+        let scope = self.rates.enter(RateScope {
+            priority_class: spec.priority_class.clone(),
+            ..RateScope::default()
+        });
+        let mut claim = self.claim(tenant, spec, scope);
+        let gang = spec.gang.as_ref();
+        claim.gang = gang.map(|gang| self.gangs.join(claim.path.tenant(), gang, allocation));
+        self.claims.insert(allocation, claim);
+        self.asked.insert(allocation);
+        self.depend(allocation, &spec.depends_on);
+        Ok(())
+    }
+
+    /// What the request asks for, by itself. Its account and its names are in use by it from now on.
+    pub(super) fn claim(&mut self, tenant: &Token, spec: &AllocationSpec, scope: ScopeNo) -> Claim {
         let mut account = spec.account(tenant);
         if account.team.is_none() {
             // A namespace is a team's.
@@ -33,26 +49,18 @@ impl Quota {
         let leaf = self.books.usage_tree.enter(account);
         self.books.usage_tree.node_mut(leaf).claims += 1;
         let path = self.books.usage_tree.path(leaf);
-        let gang = spec.gang.as_ref();
         let (parts, choice) = self.books.names.parts(spec);
-        let claim = Claim {
+        Claim {
             path,
             parts,
             choice,
             priority: spec.priority,
-            gang: gang.map(|gang| self.gangs.join(path.tenant(), gang, allocation)),
+            gang: None,
             again: false,
             model: None,
-            scope: self.rates.enter(RateScope {
-                priority_class: spec.priority_class.clone(),
-                ..RateScope::default()
-            }),
+            scope,
             stage: Stage::Asked,
-        };
-        self.claims.insert(allocation, claim);
-        self.asked.insert(allocation);
-        self.depend(allocation, &spec.depends_on);
-        Ok(())
+        }
     }
 
     /// The model of the node's GPUs says what they count on; with the node's pool and cluster, what they cost.

@@ -22,6 +22,21 @@ use vocab::{AllocationNo, At, Millis, ModelGrant, OnExceed, Refusal, Rule};
 /// A cohort, or a tenant outside of any.
 type Group = (Option<CohortId>, Option<AccountId>);
 
+/// What is decided on a unit.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    Grant(Grant),
+    Deny(Refusal),
+    /// They could not hold so much now, whoever else holds what.
+    StandAside(Refusal),
+    Wait {
+        shortage: Shortage,
+        refusal: Refusal,
+        /// Who is to stop for it.
+        victims: Vec<AllocationNo>,
+    },
+}
+
 /// Those who wait and might go on now.
 #[derive(Default)]
 struct Ready {
@@ -141,15 +156,24 @@ impl Quota {
         if !self.dependencies.awaits_others(allocation) {
             return self.ask_in_gang(allocation, draft);
         }
-        // What a gang asks for is not known before all of it asks.
-        let alone = self.open_gang(allocation).is_none();
         let demands = self.demands(&[allocation]);
-        match self.impossible(&[allocation], &demands, draft.now) {
-            Some(refusal) if alone && refusal.rule == Rule::QuotaNeverFits => {
-                self.deny(&[allocation], &refusal, draft);
-            }
-            _ => self.tell(&[allocation], Place::Others, &depend::pending(), draft),
+        match self.never_fits(allocation, &demands, draft.now) {
+            Some(refusal) => self.deny(&[allocation], &refusal, draft),
+            None => self.tell(&[allocation], Place::Others, &depend::pending(), draft),
         }
+    }
+
+    /// Why one that is of no gang could never be granted what it asks for. What a gang asks for is not known before all of it
+    /// asks.
+    pub(super) fn never_fits(
+        &self,
+        allocation: AllocationNo,
+        demands: &[Demand],
+        now: Millis,
+    ) -> Option<Refusal> {
+        let refusal = self.impossible(&[allocation], demands, now)?;
+        let alone = self.open_gang(allocation).is_none();
+        (alone && refusal.rule == Rule::QuotaNeverFits).then_some(refusal)
     }
 
     /// Grants the claims of a gang, or of one allocation, together; or says what is in their way. `at` is what they wait
@@ -178,9 +202,21 @@ impl Quota {
             let victims = self.victims(&shortage, &demands, lead);
             self.take_back(victims.unwrap_or_default(), lead, draft);
         } else {
-            match self.check(members, &demands, order, draft.now) {
-                Ok(grant) => self.grant(members, &grant, draft),
-                Err(shortage) => self.do_not_grant(members, &demands, &shortage, draft),
+            match self.judge(members, &demands, order, draft.now) {
+                Verdict::Grant(grant) => self.grant(members, &grant, draft),
+                Verdict::Deny(refusal) => self.deny(members, &refusal, draft),
+                Verdict::StandAside(refusal) => {
+                    self.stand_aside(members, &demands, &refusal, draft);
+                }
+                Verdict::Wait {
+                    shortage,
+                    refusal,
+                    victims,
+                } => {
+                    self.wait_on(&shortage, members, &demands, draft);
+                    self.tell(members, Place::At(shortage.point), &refusal, draft);
+                    self.take_back(victims, lead, draft);
+                }
             }
         }
         self.books.marks.demands = demands;
@@ -197,22 +233,25 @@ impl Quota {
         }
     }
 
-    fn do_not_grant(
-        &mut self,
+    /// What is decided on what they ask for together, if nothing that they were told before is in their way. Whoever leads
+    /// them is there.
+    pub(super) fn judge(
+        &self,
         members: &[AllocationNo],
         demands: &[Demand],
-        shortage: &Shortage,
-        draft: &mut Draft,
-    ) {
-        // Whoever leads is there: `attempt` has looked at it.
-        let lead = members[0];
+        order: Order,
+        now: Millis,
+    ) -> Verdict {
+        let shortage = match self.check(members, demands, order, now) {
+            Ok(grant) => return Verdict::Grant(grant),
+            Err(shortage) => shortage,
+        };
+        let lead = order.allocation();
         let open = members.iter().any(|no| self.may_be_denied(*no));
-        let impossible = self.impossible(members, demands, draft.now);
-        if open
-            && let Some(refusal) = &impossible
-            && refusal.rule == Rule::QuotaNeverFits
-        {
-            return self.deny(members, refusal, draft);
+        let impossible = self.impossible(members, demands, now);
+        let never = |refusal: &&Refusal| open && refusal.rule == Rule::QuotaNeverFits;
+        if let Some(refusal) = impossible.as_ref().filter(never) {
+            return Verdict::Deny(refusal.clone());
         }
         let rule = match shortage.why {
             Why::Budget => Rule::BudgetExhausted,
@@ -220,18 +259,20 @@ impl Quota {
         };
         let refusal = self.refusal(rule, shortage.point, shortage.limit, shortage.actual);
         let victims = match impossible {
-            None => self.victims(shortage, demands, lead),
+            None => self.victims(&shortage, demands, lead),
             Some(_) => None,
         };
         if open && victims.is_none() && self.on_exceed(lead) == OnExceed::Refuse {
-            return self.deny(members, &refusal, draft);
+            return Verdict::Deny(refusal);
         }
-        if let Some(refusal) = impossible {
-            return self.stand_aside(members, demands, &refusal, draft);
+        match impossible {
+            Some(refusal) => Verdict::StandAside(refusal),
+            None => Verdict::Wait {
+                shortage,
+                refusal,
+                victims: victims.unwrap_or_default(),
+            },
         }
-        self.wait_on(shortage, members, demands, draft);
-        self.tell(members, Place::At(shortage.point), &refusal, draft);
-        self.take_back(victims.unwrap_or_default(), lead, draft);
     }
 
     /// They leave the line for others, until there may be held as much as they ask for.

@@ -1,5 +1,6 @@
 //! Resource types as small numbers, and what a request asks for in them.
 
+use super::before::Before;
 use ledger::Scratch;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
@@ -291,6 +292,25 @@ impl Names {
         let ids: Models = ids.collect::<Option<_>>()?;
         let number = self.choices.index.get(&ids);
         number.map(|number| ResourceId(ResourceId::CHOICES | number))
+    }
+
+    /// Before a guest has so many names, and a choice.
+    pub fn before(&self, names: usize) -> (Before<u32>, Before<u32>) {
+        let Self {
+            names: known,
+            choices,
+            ..
+        } = self;
+        (
+            Before::of(&known.slots, &known.free, names),
+            Before::of(&choices.slots, &choices.free, 1),
+        )
+    }
+
+    /// The guest has none of them any more.
+    pub fn restore(&mut self, (names, choices): (Before<u32>, Before<u32>)) {
+        names.restore(&mut self.names.slots, &mut self.names.free);
+        choices.restore(&mut self.choices.slots, &mut self.choices.free);
     }
 
     /// How many names are in use.

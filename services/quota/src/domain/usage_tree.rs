@@ -2,6 +2,7 @@
 
 use super::{
     account::{AccountId, Path},
+    before::Before,
     node::Node,
 };
 use serde::{Deserialize, Serialize};
@@ -108,6 +109,16 @@ impl UsageTree {
 
     pub fn path(&self, leaf: AccountId) -> Path {
         Path::up(leaf, |account| self.node(account).parent)
+    }
+
+    /// Before a guest enters one account, with those above it.
+    pub fn before(&self) -> Before<AccountId> {
+        Before::of(&self.slots, &self.free, Path::MOST)
+    }
+
+    /// The guest's account was pruned.
+    pub fn restore(&mut self, before: Before<AccountId>) {
+        before.restore(&mut self.slots, &mut self.free);
     }
 
     /// Forgets the account, and those above it, if there is nothing to remember.

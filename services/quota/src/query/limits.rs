@@ -288,7 +288,7 @@ fn view(
     }
 }
 
-fn limits(limits: Limits) -> QuotaLimits {
+pub(super) fn limits(limits: Limits) -> QuotaLimits {
     QuotaLimits {
         hard: limits.hard,
         soft: limits.soft,

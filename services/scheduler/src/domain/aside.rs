@@ -7,6 +7,7 @@ use super::{
     fleet::{NodeNo, Wanted},
     queues::Key,
     reserve::Reservations,
+    seeker::Seeker,
     waiting::Promise,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,20 +48,24 @@ impl Aside {
         live: &Live,
         node: NodeNo,
     ) -> bool {
-        let ends = match live.run_time_ms {
+        self.lets_seeker(state, &state.seeker(no, live), node)
+    }
+
+    /// The same of one that need not stand in the state.
+    pub(super) fn lets_seeker(&self, state: &Scheduler, seeker: &Seeker<'_>, node: NodeNo) -> bool {
+        let ends = match seeker.run_time_ms {
             0 => None,
             run_time_ms => Some(Millis(self.now.0.saturating_add_unsigned(run_time_ms))),
         };
         if !state
             .reservations
-            .let_in(state.waiting.queues(), live.queue, node, self.now, ends)
+            .let_in(state.waiting.queues(), seeker.queue, node, self.now, ends)
         {
             return false;
         }
         match &self.promise {
-            Some(promise) if promise.node == node && promise.to != no => {
-                ends.is_some_and(|ends| ends <= promise.from)
-                    || state.leaves_room((no, live), promise)
+            Some(promise) if promise.node == node && promise.to != seeker.no => {
+                ends.is_some_and(|ends| ends <= promise.from) || state.leaves_room(seeker, promise)
             }
             _ => true,
         }
@@ -162,20 +167,22 @@ impl Scheduler {
         (live.run_time_ms > 0).then(|| Millis(began.0.saturating_add_unsigned(live.run_time_ms)))
     }
 
-    /// Whether the one to whom the node is promised still fits at the promised time when `live` is there as well.
-    fn leaves_room(&self, (no, live): (AllocationNo, &Live), promise: &Promise) -> bool {
+    /// Whether the one to whom the node is promised still fits at the promised time when `seeker` is there as well.
+    fn leaves_room(&self, seeker: &Seeker<'_>, promise: &Promise) -> bool {
         let Some(promised) = self.allocations.get(&promise.to) else {
             return true;
         };
         let capacity = self.fleet.capacity(promise.node);
         let mut node = self.fleet.node(promise.node).clone();
-        let class = self.allocations.class(live.class);
-        let policy = self.placement_policy(live);
-        let spot = self.fleet.spot(&node, capacity, class, policy);
+        let class = seeker.class;
+        let spot = self.fleet.spot(&node, capacity, class, seeker.policy);
         let Some(spot) = spot else {
             return false;
         };
-        if node.take(capacity, (no, class), spot.parts()).is_err() {
+        if node
+            .take(capacity, (seeker.no, class), spot.parts())
+            .is_err()
+        {
             return false;
         }
         let held: Vec<_> = node.holds.iter().copied().collect();

@@ -55,7 +55,12 @@ pub struct Class {
 }
 
 impl Class {
-    pub fn of(tenant: &Token, spec: &AllocationSpec, models: &mut Interner<Token>) -> Self {
+    /// With models by the numbers that `model_no` says.
+    pub fn of(
+        tenant: &Token,
+        spec: &AllocationSpec,
+        model_no: impl FnMut(&Token) -> ModelNo,
+    ) -> Self {
         let gpu = spec.gpu.as_ref();
         let allowed = gpu.map_or(&[][..], |gpu| &gpu.models);
         let ask = Request::new(
@@ -63,7 +68,7 @@ impl Class {
             spec.memory_bytes,
             gpu.map_or(0, |gpu| gpu.count),
             gpu.map_or(0, |gpu| gpu.milli),
-            allowed.iter().map(|model| model_no(models, model)),
+            allowed.iter().map(model_no),
         );
         let class = Self {
             ask,

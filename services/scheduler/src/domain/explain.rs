@@ -103,16 +103,13 @@ impl Scheduler {
         let class = self.allocations.get(&head)?.class;
         // A gang is explained by its first member; whether the reason is room alone is said of the gang.
         let for_room = matches!(block, WaitingReason::NoRoomNow | WaitingReason::GangNoRoom);
-        let reason = match self.fleet.lack(class, self.allocations.class(class)) {
-            WaitingReason::NoRoomNow => match block {
-                // A gang is told that it does not fit, whatever that would take.
-                WaitingReason::NoRoomNow if self.waiting.is_rate_limited(pending_group.no) => {
-                    WaitingReason::PreemptionLimit
-                }
-                block => block,
-            },
-            other if for_room => other,
-            _ => block,
+        let lack = self.fleet.lack(class, self.allocations.class(class));
+        let reason = match reason_of(block, lack) {
+            // A gang is told that it does not fit, whatever that would take.
+            WaitingReason::NoRoomNow if self.waiting.is_rate_limited(pending_group.no) => {
+                WaitingReason::PreemptionLimit
+            }
+            reason => reason,
         };
         let said = pending_group.said.as_ref();
         let changed = said.is_none_or(|said| said.reason != reason);
@@ -174,6 +171,16 @@ impl Scheduler {
             Phase::Pausing(_) => Some((WaitingReason::Backoff, None)),
             Phase::AwaitingQuota(_) | Phase::Held(_) => None,
         }
+    }
+}
+
+/// What is said of one that is passed over for `block`, when `lack` is why there is no room.
+pub(super) fn reason_of(block: WaitingReason, lack: WaitingReason) -> WaitingReason {
+    let for_room = matches!(block, WaitingReason::NoRoomNow | WaitingReason::GangNoRoom);
+    match lack {
+        WaitingReason::NoRoomNow => block,
+        other if for_room => other,
+        _ => block,
     }
 }
 

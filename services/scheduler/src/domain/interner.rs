@@ -49,6 +49,18 @@ impl<T: Clone + Eq + Hash> Interner<T> {
         self.index().get(value).copied()
     }
 
+    /// The same, where nothing may be made anew: without an index all values are looked through.
+    pub fn known(&self, value: &T) -> Option<u32> {
+        match self.index.is_empty() {
+            false => self.index.get(value).copied(),
+            true => {
+                let mut slots = self.slots.iter().zip(0..);
+                let is = |slot: &Option<(T, u32)>| slot.as_ref().is_some_and(|(it, _)| it == value);
+                slots.find(|(slot, _)| is(slot)).map(|(_, number)| number)
+            }
+        }
+    }
+
     /// One more user of the value.
     pub fn acquire(&mut self, value: &T) -> u32 {
         if let Some(number) = self.find(value) {
@@ -129,6 +141,8 @@ mod tests {
         assert_eq!(names.acquire(&"c"), a);
         assert_eq!(*names.get(a), "c");
         // A clone has no index yet and finds the same.
+        assert_eq!(names.clone().known(&"b"), Some(b));
         assert_eq!(names.clone().find(&"b"), Some(b));
+        assert_eq!((names.known(&"b"), names.known(&"d")), (Some(b), None));
     }
 }

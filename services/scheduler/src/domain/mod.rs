@@ -29,9 +29,11 @@ mod queues;
 mod reclaim;
 mod reserve;
 pub mod scoring;
+mod seeker;
 mod settings;
 mod sweep;
 pub mod topology;
+mod trial;
 mod unblock;
 mod unit;
 mod waiting;
@@ -45,6 +47,7 @@ pub use fleet::{Node, NodeNo};
 pub use named_resources::{
     Bounds, Config, LeaseView, ResourceState, ResourceView, Space, UnfitBound,
 };
+pub use trial::{Candidates, Standing, Trial, WouldBe};
 use vocab::fact::AllocationWaiting;
 use vocab::fact::SchedulerFact as Fact;
 use vocab::inputs;

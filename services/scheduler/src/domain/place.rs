@@ -10,13 +10,14 @@ use super::{
     gang::GangNo,
     queues::QueueNo,
     scoring::DEVICE_MILLI,
+    seeker::Seeker,
     settings::PriorityNo,
     waiting::Short,
 };
 use ledger::Draft;
 use std::{cmp::Reverse, collections::BTreeSet, ops::ControlFlow};
 use vocab::fact::AllocationPlaced;
-use vocab::{AllocationNo, Candidate, PlacementPolicy, Token, WaitingReason};
+use vocab::{AllocationNo, Candidate, PlacementPolicy, PriorityClass, Token, WaitingReason};
 
 /// A place that was found; nothing stands on the ledger yet.
 #[derive(Debug, Clone)]
@@ -53,7 +54,7 @@ const STEPS_MAX: u32 = 512;
 const CHOICES: usize = Best::MOST;
 
 /// How many nodes a placement names beside the one that was chosen.
-const RUNNERS_UP: usize = 2;
+pub(super) const RUNNERS_UP: usize = 2;
 
 /// Only nodes whose label has this value.
 type Uniform<'a> = Option<(&'a Token, &'a Token)>;
@@ -68,7 +69,14 @@ impl Scheduler {
         queue: QueueNo,
         priority_class: Option<PriorityNo>,
     ) -> PlacementPolicy {
-        let class = self.settings.class(priority_class);
+        self.placement_policy_by(queue, self.settings.class(priority_class))
+    }
+
+    pub(super) fn placement_policy_by(
+        &self,
+        queue: QueueNo,
+        class: Option<&PriorityClass>,
+    ) -> PlacementPolicy {
         class
             .and_then(|class| class.placement)
             .or_else(|| self.waiting.queues().get(queue).settings.placement)
@@ -118,30 +126,64 @@ impl Scheduler {
         };
         self.fleet.rank(&wanted);
         let fleet = &self.fleet;
-        let others = class
-            .looks_at_others()
-            .then(|| Others::of(fleet, class, &Moves::default()));
-        let minding = self.minding(no, class);
+        let may_be_at = self.may_be_at(no, class);
         let may = |node: NodeNo| {
             let value = |label: &Token| fleet.capacity(node).label(label.as_str());
-            uniform.is_none_or(|(label, wanted)| value(label) == Some(wanted))
-                && others
-                    .as_ref()
-                    .is_none_or(|others| others.keep_off(node).is_none())
-                && minding.let_it_come_to(node)
+            uniform.is_none_or(|(label, wanted)| value(label) == Some(wanted)) && may_be_at(node)
         };
         let may = |node| !avoided.contains(node) && may(node);
         fleet.best(&wanted, &mut best, may);
-        for node in fleet.aside().iter().copied() {
-            let there = fleet.node(node);
+        let seeker = self.seeker(no, live);
+        let value = |node| fleet.value(node, &wanted);
+        self.best_aside(&seeker, (aside, fleet.aside()), (value, may), &mut best);
+        best
+    }
+
+    pub(super) fn seeker<'a>(&'a self, no: AllocationNo, live: &Live) -> Seeker<'a> {
+        Seeker {
+            no,
+            class: self.allocations.class(live.class),
+            policy: self.placement_policy(live),
+            queue: live.queue,
+            run_time_ms: live.run_time_ms,
+        }
+    }
+
+    /// Whether one of the class may be at a node, as far as those are concerned that are there or come there.
+    pub(super) fn may_be_at<'a>(
+        &'a self,
+        no: AllocationNo,
+        class: &'a Class,
+    ) -> impl Fn(NodeNo) -> bool + use<'a> {
+        let others = class
+            .looks_at_others()
+            .then(|| Others::of(&self.fleet, class, &Moves::default()));
+        let minding = self.minding(no, class);
+        move |node| {
+            others
+                .as_ref()
+                .is_none_or(|others| others.keep_off(node).is_none())
+                && minding.let_it_come_to(node)
+        }
+    }
+
+    /// Adds those of the best nodes that are set aside and let it in.
+    pub(super) fn best_aside(
+        &self,
+        seeker: &Seeker<'_>,
+        (aside, nodes): (&Aside, &BTreeSet<NodeNo>),
+        (value, may): (impl Fn(NodeNo) -> Value, impl Fn(NodeNo) -> bool),
+        best: &mut Best,
+    ) {
+        for node in nodes.iter().copied() {
+            let there = self.fleet.node(node);
             if there.open() && there.nominees.is_empty() && may(node) {
-                let value = fleet.value(node, &wanted);
-                if value > best.least() && aside.lets(self, no, live, node) {
+                let value = value(node);
+                if value > best.least() && aside.lets_seeker(self, seeker, node) {
                     best.offer(node, value);
                 }
             }
         }
-        best
     }
 
     fn find_place(

@@ -40,6 +40,11 @@ impl Settings {
         self.names.release(class.0);
     }
 
+    /// None where none is set under that name.
+    pub fn class_named(&self, name: &Token) -> Option<&PriorityClass> {
+        self.classes.get(name)
+    }
+
     /// None where none was asked for, or set under that name.
     pub fn class(&self, of: Option<PriorityNo>) -> Option<&PriorityClass> {
         self.classes.get(self.names.get(of?.0))

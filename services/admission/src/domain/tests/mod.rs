@@ -139,7 +139,7 @@ impl Table {
             .handle(Command { operation, verb }, &config, &mut draft);
         self.next = draft.next_no().0;
         let away = |turned: Turned| match turned.answer {
-            Ok(()) => "unrecorded passes".to_owned(),
+            Ok(_) => "unrecorded passes".to_owned(),
             Err(Refusal { rule, subject, .. }) => {
                 format!("unrecorded {} {subject}", rule.name())
             }

@@ -163,7 +163,7 @@ impl History {
         true
     }
 
-    fn account(&mut self) -> Account {
+    pub(super) fn account(&mut self) -> Account {
         let random = &mut self.random;
         let tenant = random.below(self.shape.tenants);
         let text = match random.below(4) {
@@ -232,7 +232,7 @@ impl History {
         self.observe(0, admin(change));
     }
 
-    fn spec(&mut self, account: &Account) -> AllocationSpec {
+    pub(super) fn spec(&mut self, account: &Account) -> AllocationSpec {
         let random = &mut self.random;
         let mut spec = AllocationSpec::plain(token("j"), random.below(5), random.below(4));
         (spec.team, spec.namespace) = (account.team.clone(), account.namespace.clone());

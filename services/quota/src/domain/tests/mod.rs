@@ -10,6 +10,7 @@ mod histories;
 mod models;
 mod properties;
 mod scale;
+mod trials;
 mod validity;
 mod waiting;
 mod words;

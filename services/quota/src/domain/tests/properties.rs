@@ -22,7 +22,7 @@ const SMALL: Shape = Shape {
 const HISTORIES: u64 = 20_000;
 
 /// Names the seed of a history in which something does not hold.
-fn for_all(check: impl Fn(u64) + std::panic::RefUnwindSafe) {
+pub(super) fn for_all(check: impl Fn(u64) + std::panic::RefUnwindSafe) {
     for seed in 0..HISTORIES {
         let result = std::panic::catch_unwind(|| check(seed));
         assert!(result.is_ok(), "seed {seed}");
@@ -30,7 +30,7 @@ fn for_all(check: impl Fn(u64) + std::panic::RefUnwindSafe) {
 }
 
 /// In the histories themselves nobody waits for nothing, whenever it was decided.
-fn history(seed: u64) -> History {
+pub(super) fn history(seed: u64) -> History {
     let mut history = History::new(seed, SMALL);
     for _ in 0..24 + seed % 24 {
         history.act();

@@ -73,7 +73,7 @@ pub struct Changes {
 
 /// What a kind of node is for a class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
     Unusable,
     Reluctant,
     Usable,
@@ -211,7 +211,8 @@ impl Changes {
     }
 }
 
-fn value(
+/// Of a node that is closed, or set aside for somebody: none.
+pub fn value(
     node: &Node,
     scored: &Scored<'_>,
     kinds: &Interner<NodeCapacity>,

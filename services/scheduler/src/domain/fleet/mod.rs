@@ -18,7 +18,7 @@ use self::changes::{Changes, Scored};
 use super::{
     class::{Amounts, Class, ClassNo, add, model_no, subtract},
     interner::Interner,
-    scoring::{self, Popularity, Request},
+    scoring::{self, ModelNo, Popularity, Request},
 };
 use ledger::Scratch;
 use serde::{Deserialize, Serialize};
@@ -146,7 +146,24 @@ impl Fleet {
 
     /// What the request asks for, in the numbers that this fleet knows models by.
     pub fn class(&mut self, tenant: &Token, spec: &AllocationSpec) -> Class {
-        Class::of(tenant, spec, &mut self.models)
+        Class::of(tenant, spec, |model| model_no(&mut self.models, model))
+    }
+
+    /// The same of a guest: models that nobody has named yet get the numbers that they would get.
+    pub fn class_of_guest(&self, tenant: &Token, spec: &AllocationSpec) -> Class {
+        // Models are never given back, so the next number is the number of all.
+        let mut next = self.models.bound() as u32;
+        Class::of(tenant, spec, |model| {
+            let number = self.models.known(model).unwrap_or_else(|| {
+                next += 1;
+                next - 1
+            });
+            ModelNo::new(number)
+        })
+    }
+
+    pub fn popularity(&self) -> &Popularity {
+        &self.popularity
     }
 
     /// Somebody may be placed who asks for this.
@@ -435,10 +452,16 @@ impl Fleet {
 
     /// Whether a node that is known could hold one of the class if it were empty and open.
     pub fn could_hold(&mut self, no: ClassNo, class: &Class) -> bool {
-        let mut kinds = self.kinds.users();
-        let holds = |(kind, _)| most_on(self.kinds.get(kind), class) > 0;
         let prospect = self.prospects.0.of(no, *self.composition);
-        *prospect.could_hold.get_or_insert_with(|| kinds.any(holds))
+        let kinds = &self.kinds;
+        *prospect
+            .could_hold
+            .get_or_insert_with(|| could_hold(kinds, class))
+    }
+
+    /// The same of a class that has no number.
+    pub fn could_hold_guest(&self, class: &Class) -> bool {
+        could_hold(&self.kinds, class)
     }
 
     /// In one word, why there is no room for the class.
@@ -447,8 +470,15 @@ impl Fleet {
         if let Some(lack) = self.prospects.of(no, composition).lack {
             return lack;
         }
+        let lack = self.lack_of(class);
+        self.prospects.of(no, composition).lack = Some(lack);
+        lack
+    }
+
+    /// The same, found anew.
+    pub fn lack_of(&self, class: &Class) -> WaitingReason {
         let kinds = self.by_kind();
-        let lack = if kinds.iter().all(|(_, ready, _)| *ready == 0) {
+        if kinds.iter().all(|(_, ready, _)| *ready == 0) {
             WaitingReason::NoNodeReady
         } else {
             let open = kinds.iter().filter(|(_, _, open)| *open > 0);
@@ -463,9 +493,7 @@ impl Fleet {
             } else {
                 WaitingReason::NoNodeMatches
             }
-        };
-        self.prospects.of(no, composition).lack = Some(lack);
-        lack
+        }
     }
 
     /// All values of a label on nodes that may be used, sorted.
@@ -597,6 +625,28 @@ impl Fleet {
         self.value_of(self.node(no), self.capacity(no), wanted)
     }
 
+    /// The same, if so much were usual.
+    pub fn value_if(&self, no: NodeNo, wanted: &Wanted<'_>, popularity: &Popularity) -> Value {
+        Scored { wanted, popularity }.value(self.node(no), self.capacity(no))
+    }
+
+    /// The best nodes by what would be usual, each looked at anew. Nodes that are closed or set aside have no value.
+    pub fn best_if(
+        &self,
+        (wanted, popularity): (&Wanted<'_>, &Popularity),
+        best: &mut Best,
+        mut allowed: impl FnMut(NodeNo) -> bool,
+    ) {
+        let scored = Scored { wanted, popularity };
+        let mut usable = Vec::new();
+        for (node, no) in self.nodes.iter().zip(0..) {
+            let value = changes::value(node, &scored, &self.kinds, &mut usable);
+            if value > best.least() && allowed(NodeNo(no)) {
+                best.offer(NodeNo(no), value);
+            }
+        }
+    }
+
     /// How good a node with this capacity would be.
     pub fn value_of(&self, node: &Node, capacity: &NodeCapacity, wanted: &Wanted<'_>) -> Value {
         let popularity = &self.popularity;
@@ -641,6 +691,11 @@ impl Fleet {
             ranking.fitting(each);
         }
     }
+}
+
+fn could_hold(kinds: &Interner<NodeCapacity>, class: &Class) -> bool {
+    let mut users = kinds.users();
+    users.any(|(kind, _)| most_on(kinds.get(kind), class) > 0)
 }
 
 fn empty_room(models: &mut Interner<Token>, capacity: &NodeCapacity) -> scoring::Free {

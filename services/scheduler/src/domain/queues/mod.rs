@@ -48,7 +48,7 @@ pub struct Queue {
     pub name: Token,
     pub settings: QueueSettings,
     /// By an operator.
-    set: bool,
+    pub set: bool,
     parent: Option<QueueNo>,
     children: BTreeSet<QueueNo>,
     /// In this queue and below.
@@ -111,6 +111,11 @@ impl Queues {
         });
         self.turns.distrust();
         no
+    }
+
+    /// None: it has no settings and no users.
+    pub fn known(&self, name: &Token) -> Option<QueueNo> {
+        self.names.known(name).map(QueueNo)
     }
 
     pub fn get(&self, queue: QueueNo) -> &Queue {

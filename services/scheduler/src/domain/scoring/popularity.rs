@@ -69,6 +69,15 @@ impl Popularity {
         }
     }
 
+    /// As it would be with one more of those; none: nothing that counts would be another.
+    pub fn with(&self, ask: &Request) -> Option<Self> {
+        (self.unsettled + 1 > self.settled.arrivals).then(|| {
+            let mut with = self.clone();
+            with.arrived(ask);
+            with
+        })
+    }
+
     /// A node with this room when it is empty has come.
     pub fn joined(&mut self, empty: &Free) {
         *self.supply.entry(Kind::of(empty)).or_default() += 1;
@@ -151,7 +160,11 @@ mod tests {
         assert!(learned.is_empty());
         let mut versions = Vec::new();
         for _ in 0..20 {
+            let before = learned.version();
+            let with = learned.with(&ask("4c 1x500"));
             learned.arrived(&ask("4c 1x500"));
+            assert_eq!(with.is_some(), learned.version() > before);
+            assert!(with.is_none_or(|with| with == learned));
             versions.push(learned.version());
         }
         assert_eq!(versions[..8], [1, 1, 2, 2, 2, 2, 3, 3]);

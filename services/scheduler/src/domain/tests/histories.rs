@@ -12,7 +12,7 @@ use vocab::fact::{
 use vocab::{AdvanceReservation, Event, GroupTerm, Operator, ResourceKind, Spread};
 
 #[derive(Debug, Clone)]
-struct Setting {
+pub(super) struct Setting {
     half_life: bool,
     protected: bool,
     backfill: bool,
@@ -24,7 +24,7 @@ struct Setting {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+pub(super) enum Step {
     Submit {
         queue: u8,
         spec: u8,
@@ -60,7 +60,7 @@ enum Step {
     Settle,
 }
 
-fn setting() -> impl Strategy<Value = Setting> {
+pub(super) fn setting() -> impl Strategy<Value = Setting> {
     let limit = || prop::option::weighted(0.3, 1u8..12);
     (
         prop::bool::weighted(0.2),
@@ -84,7 +84,7 @@ fn setting() -> impl Strategy<Value = Setting> {
         )
 }
 
-fn step() -> impl Strategy<Value = Step> {
+pub(super) fn step() -> impl Strategy<Value = Step> {
     let one = any::<prop::sample::Index>;
     prop_oneof![
         9 => (0u8..4, 0u8..10, 0u8..4, 1u8..6)
@@ -113,7 +113,7 @@ fn of_model(model: &str, capacity: NodeCapacity) -> NodeCapacity {
 }
 
 /// The models that quota leaves out, if it counts this request by model.
-fn left_out(spec: u8, value: u8) -> Option<&'static [&'static str]> {
+pub(super) fn left_out(spec: u8, value: u8) -> Option<&'static [&'static str]> {
     (spec == BY_MODEL).then_some(match value {
         0 => &[],
         1 => &["T4"],
@@ -155,7 +155,7 @@ fn term(domain: Option<&str>) -> Vec<GroupTerm> {
     }]
 }
 
-fn a_spec(spec: u8) -> AllocationSpec {
+pub(super) fn a_spec(spec: u8) -> AllocationSpec {
     let none = PlacementRules::default;
     match spec {
         0 => job(1, 1),
@@ -192,7 +192,7 @@ fn a_spec(spec: u8) -> AllocationSpec {
     }
 }
 
-fn queue_name(queue: u8) -> String {
+pub(super) fn queue_name(queue: u8) -> String {
     format!("q{queue}")
 }
 
@@ -209,8 +209,8 @@ struct Seen {
     finished: BTreeSet<u64>,
 }
 
-struct Run {
-    world: World,
+pub(super) struct Run {
+    pub(super) world: World,
     seen: Seen,
     setting: Setting,
     asked: Vec<u64>,
@@ -224,7 +224,7 @@ struct Run {
 }
 
 impl Run {
-    fn new(setting: &Setting, twice: bool) -> Self {
+    pub(super) fn new(setting: &Setting, twice: bool) -> Self {
         let mut world = World::new();
         world.policy(|policy| {
             policy.half_life_ms = if setting.half_life { 3_600_000 } else { 0 };
@@ -295,7 +295,7 @@ impl Run {
         (!self.asked.is_empty()).then(|| self.asked[of.index(self.asked.len())])
     }
 
-    fn step(&mut self, step: &Step) {
+    pub(super) fn step(&mut self, step: &Step) {
         match step {
             Step::Submit {
                 queue,
@@ -630,7 +630,7 @@ impl Run {
     }
 
     /// Decides until nothing moves, and, when the clock alone would move something, until then and on.
-    fn settle(&mut self) {
+    pub(super) fn settle(&mut self) {
         let live = self.world.state.live().len();
         let mut preemptions = 0;
         let mut waits = 0;
@@ -840,7 +840,7 @@ fn impossible(w: &mut World, kind: u8, value: i32) {
 }
 
 /// `PROPTEST_CASES` asks for more histories, `PROPTEST_RNG_SEED` for the same ones each time.
-fn config() -> ProptestConfig {
+pub(super) fn config() -> ProptestConfig {
     let default = ProptestConfig::default();
     ProptestConfig {
         cases: default.cases.max(20_000),

@@ -13,6 +13,7 @@ mod models;
 mod named;
 mod properties;
 mod reclaim;
+mod trials;
 mod what_if;
 
 use super::*;

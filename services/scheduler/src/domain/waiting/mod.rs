@@ -37,6 +37,16 @@ pub struct Waiting {
     blocked: Scratch<Blocked>,
 }
 
+/// What decides where one stands in its queue.
+#[derive(Debug, Clone, Copy)]
+pub struct Stands {
+    pub no: AllocationNo,
+    pub queue: QueueNo,
+    pub priority: i32,
+    pub requested: Millis,
+    pub run_time_ms: u64,
+}
+
 impl Waiting {
     pub fn queues(&self) -> &Queues {
         &self.queues
@@ -163,6 +173,19 @@ impl Waiting {
 
     /// By what one with these amounts stands in its pending group.
     pub fn key(&self, no: AllocationNo, live: &Live, asks: Amounts, settings: &Settings) -> Key {
+        let stands = Stands {
+            no,
+            queue: live.queue,
+            priority: live.priority,
+            requested: live.requested,
+            run_time_ms: live.run_time_ms,
+        };
+        self.key_of(&stands, asks, settings)
+    }
+
+    /// The same of one that need not stand in the state.
+    pub fn key_of(&self, stands: &Stands, asks: Amounts, settings: &Settings) -> Key {
+        let (live, no) = (stands, stands.no);
         let aging_ms = i64::try_from(settings.policy().aging_ms).unwrap_or(i64::MAX);
         let rank = match aging_ms {
             0 => -i64::from(live.priority),

@@ -1,0 +1,81 @@
+//! What would be decided on a request.
+
+use super::limits::limits;
+use crate::domain::{Quota, Trial, TriedLimit, WouldBe};
+use chassis::query::{Asked, Trouble, Verb, ask_state, tried};
+use ledger::Questions;
+use schemas::v1::{
+    QuotaTrial, QuotaTrialAwaiting, QuotaTrialLimit, QuotaTrialReserved, QuotaTrialWaiting,
+    TryQuotaQuery, TryQuotaReply, quota_trial::Decided,
+};
+use vocab::{Lsn, QuotaFlags, Token};
+use wire::Message as _;
+
+/// The verb `try_quota`.
+pub struct TrialQueries {
+    pub questions: Questions<Quota>,
+}
+
+impl Verb for TrialQueries {
+    const NAME: &'static str = "try_quota";
+    type Query = TryQuotaQuery;
+    type Reply = TryQuotaReply;
+
+    fn position(query: &TryQuotaQuery) -> Lsn {
+        Lsn(query.at_lsn)
+    }
+
+    async fn answer(&self, asked: Asked<TryQuotaQuery>) -> Result<TryQuotaReply, Trouble> {
+        let (tenant, spec) = tried(&asked, asked.query.spec.as_ref())?;
+        let at_lsn = Lsn(asked.query.at_lsn);
+        let (trial, lsn) = ask_state(&self.questions, at_lsn, move |state, view| {
+            state.try_request(&tenant, &spec, view.now)
+        })
+        .await?;
+        Ok(TryQuotaReply {
+            trial: Some(view(trial.map_err(Trouble::Refused)?)),
+            refusal: None,
+            lsn: lsn.0,
+        })
+    }
+}
+
+fn view(trial: Trial) -> QuotaTrial {
+    let decided = match trial.decided {
+        WouldBe::Reserved { flags, except } => Decided::Reserved(QuotaTrialReserved {
+            soft: flags.has(QuotaFlags::SOFT),
+            burst: flags.has(QuotaFlags::BURST),
+            borrowed: flags.has(QuotaFlags::BORROWED),
+            except_models: except.into_iter().map(String::from).collect(),
+        }),
+        WouldBe::Waiting { refusal, reclaims } => Decided::Waiting(QuotaTrialWaiting {
+            limit: Some(refusal.to_prost()),
+            // There are fewer allocations than that.
+            reclaims: u32::try_from(reclaims).unwrap_or(u32::MAX),
+        }),
+        WouldBe::Denied(refusal) => Decided::Denied(refusal.to_prost()),
+        WouldBe::AwaitingOthers => Decided::AwaitingOthers(QuotaTrialAwaiting {}),
+    };
+    QuotaTrial {
+        decided: Some(decided),
+        limits: trial.limits.into_iter().map(limit).collect(),
+        cohort: trial.cohort.map_or_else(String::new, String::from),
+    }
+}
+
+fn limit(tried: TriedLimit) -> QuotaTrialLimit {
+    let name = |token: Option<Token>| token.map_or_else(String::new, String::from);
+    let flags = tried.flags.unwrap_or_default();
+    QuotaTrialLimit {
+        team: name(tried.account.team),
+        namespace: name(tried.account.namespace),
+        resource: tried.resource.to_string(),
+        asked: tried.asked,
+        held: tried.held,
+        limits: Some(limits(tried.limits)),
+        fits: tried.flags.is_some(),
+        soft: flags.has(QuotaFlags::SOFT),
+        burst: flags.has(QuotaFlags::BURST),
+        borrowed: flags.has(QuotaFlags::BORROWED),
+    }
+}

@@ -1,0 +1,214 @@
+//! Trials: what would be decided on a request if it came now and had its quota. It does not enter the state: it is a guest,
+//! which stands nowhere, and is looked at by the functions that decide. Who would have to go for it is not found out, as that
+//! costs as much as it does for all who wait.
+
+use super::{
+    Scheduler,
+    aside::Aside,
+    class::{Amounts, Class, ClassNo},
+    explain::{Findings, reason_of},
+    fleet::{Best, Wanted},
+    place::RUNNERS_UP,
+    queues::{Key, QueueNo},
+    seeker::Seeker,
+    waiting::Stands,
+};
+use std::borrow::Cow;
+use vocab::{
+    AllocationNo, AllocationSpec, Candidate, Filter, Millis, Refusal, Rule, Token, WaitingReason,
+};
+
+/// Half of all numbers, which no ledger comes to: as numbers decide among equals, a guest comes after everybody.
+const GUEST: AllocationNo = AllocationNo(1 << 63);
+/// Nobody's, and never looked up: what a guest asks for is beside it.
+const NO_CLASS: ClassNo = ClassNo(u32::MAX);
+/// Those before a guest in its queue are counted up to this.
+pub const AHEAD_MAX: usize = 10_000;
+
+/// What would be decided on a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trial {
+    pub queue: Token,
+    pub decided: WouldBe,
+    /// It depends on what has not ended. It is judged as if that had.
+    pub awaits_others: bool,
+}
+
+/// The best few nodes for it, the chosen one first.
+pub type Candidates = Vec<Candidate>;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum WouldBe {
+    Placed {
+        node: Token,
+        candidates: Candidates,
+    },
+    Waiting {
+        standing: Standing,
+        /// So many wait in its queue before it, of as many as [`AHEAD_MAX`].
+        ahead: usize,
+        in_queue: usize,
+        /// Others may be made to go for it.
+        may_preempt: bool,
+    },
+    /// No node that is known could hold it if it were empty, or its queue never may.
+    Never(Standing),
+}
+
+/// Why it is not placed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Standing {
+    pub reason: WaitingReason,
+    /// How many nodes each filter keeps off, as long as room is what it waits for.
+    pub counts: Vec<(Filter, u32)>,
+    /// The least that is missing on one node.
+    pub shortfall: Option<Amounts>,
+}
+
+impl Scheduler {
+    /// Judges a request as if it came now, when all that came before is decided, and had quota but for these models of GPUs.
+    /// Refused are gangs, and what is for a queue that the tenant may not submit to.
+    pub fn try_request(
+        &self,
+        tenant: &Token,
+        spec: &AllocationSpec,
+        except_models: &[Token],
+        now: Millis,
+    ) -> Result<Trial, Refusal> {
+        if spec.gang.is_some() {
+            return Err(Refusal::new(Rule::NotSupported, "gang"));
+        }
+        let queue = self.queue_of_guest(tenant, spec.queue.as_ref().unwrap_or(tenant))?;
+        let class = Class {
+            except_models: except_models.to_vec(),
+            ..self.fleet.class_of_guest(tenant, spec)
+        };
+        let priority_class = spec.priority_class.as_ref();
+        let priority_class = priority_class.and_then(|name| self.settings.class_named(name));
+        let seeker = Seeker {
+            no: GUEST,
+            class: &class,
+            policy: self.placement_policy_by(queue, priority_class),
+            queue,
+            run_time_ms: spec.estimate_ms(),
+        };
+        let preempts = priority_class.is_some_and(|class| class.preempts);
+        let mut on = spec.depends_on.iter();
+        Ok(Trial {
+            queue: self.waiting.queues().get(queue).name.clone(),
+            decided: self.would_be(&seeker, (spec.priority, preempts), now),
+            awaits_others: on.any(|it| self.allocations.contains(&it.allocation)),
+        })
+    }
+
+    /// As the inbox has it: one's own, or one that was set for it. Who has a queue is nobody else's business.
+    fn queue_of_guest(&self, tenant: &Token, name: &Token) -> Result<QueueNo, Refusal> {
+        let refused = |rule| Refusal::new(rule, "queue");
+        let queues = self.waiting.queues();
+        let no = queues.known(name);
+        let no = no.ok_or_else(|| refused(Rule::QueueUnknown))?;
+        let queue = queues.get(no);
+        match name == tenant || queue.settings.tenants.contains(tenant) {
+            true => Ok(no),
+            false if queue.set => Err(refused(Rule::QueueForbidden)),
+            false => Err(refused(Rule::QueueUnknown)),
+        }
+    }
+
+    fn would_be(
+        &self,
+        seeker: &Seeker<'_>,
+        (priority, preempts): (i32, bool),
+        now: Millis,
+    ) -> WouldBe {
+        let (class, amounts) = (seeker.class, seeker.class.amounts());
+        let queues = self.waiting.queues();
+        let ever = queues.ever(seeker.queue, &amounts);
+        let limited = queues.limited_by(seeker.queue, &amounts).is_some();
+        let could_hold = self.fleet.could_hold_guest(class);
+        if !limited && let Some(placed) = self.would_be_placed(seeker, ever && could_hold, now) {
+            return placed;
+        }
+        let block = match (limited, ever) {
+            (false, _) => WaitingReason::NoRoomNow,
+            (true, true) => WaitingReason::QueueLimit,
+            (true, false) => WaitingReason::OverLimit,
+        };
+        let Findings { counts, shortfall } = match limited {
+            true => Findings::default(),
+            false => self.look_at_all_nodes(seeker.no, class),
+        };
+        let standing = Standing {
+            reason: reason_of(block, self.fleet.lack_of(class)),
+            counts: counts.into_iter().collect(),
+            shortfall,
+        };
+        if !ever || !could_hold {
+            return WouldBe::Never(standing);
+        }
+        let stands = Stands {
+            no: seeker.no,
+            queue: seeker.queue,
+            priority,
+            requested: now,
+            run_time_ms: seeker.run_time_ms,
+        };
+        let key = self.waiting.key_of(&stands, amounts, &self.settings);
+        let (ahead, in_queue) = self.ahead_of(seeker.queue, key);
+        let policy = self.settings.policy();
+        let any_may_go = policy.preemptions_per_minute > 0 && self.settings.any_preemptible();
+        WouldBe::Waiting {
+            standing,
+            ahead,
+            in_queue,
+            may_preempt: !limited && any_may_go && (preempts || policy.fair_share_preemption),
+        }
+    }
+
+    /// On its best node, if one has room. When one `arrives` that may ever be placed, other requests may be the usual ones.
+    fn would_be_placed(&self, seeker: &Seeker<'_>, arrives: bool, now: Millis) -> Option<WouldBe> {
+        let usual = self.fleet.popularity();
+        let with_it = arrives.then(|| usual.with(&seeker.class.ask)).flatten();
+        let usual = with_it.map_or(Cow::Borrowed(usual), Cow::Owned);
+        let wanted = Wanted {
+            no: NO_CLASS,
+            class: seeker.class,
+            policy: seeker.policy,
+        };
+        let aside = Aside::of(self, now);
+        let set_aside = aside.nodes(&self.reservations);
+        let may = self.may_be_at(seeker.no, seeker.class);
+        let mut best = Best::new(1 + RUNNERS_UP);
+        self.fleet.best_if((&wanted, &usual), &mut best, |node| {
+            !set_aside.contains(&node) && may(node)
+        });
+        let value = |node| self.fleet.value_if(node, &wanted, &usual);
+        self.best_aside(seeker, (&aside, &set_aside), (value, may), &mut best);
+        let (node, _) = *best.nodes().first()?;
+        let (there, capacity) = (self.fleet.node(node), self.fleet.capacity(node));
+        // Zones may have no spot though there is room.
+        self.fleet
+            .spot(there, capacity, seeker.class, seeker.policy)?;
+        let candidates = best.nodes().iter().map(|(node, value)| Candidate {
+            node: self.fleet.node(*node).name.clone(),
+            score: value.score(),
+        });
+        Some(WouldBe::Placed {
+            node: there.name.clone(),
+            candidates: candidates.collect(),
+        })
+    }
+
+    /// How many wait in the queue before the key, as far as they are counted, and how many in all.
+    fn ahead_of(&self, queue: QueueNo, key: Key) -> (usize, usize) {
+        let of_queue = self.waiting.queues().pending_groups();
+        let of_queue = of_queue.filter(|pending_group| pending_group.key.queue == queue);
+        let (mut ahead, mut all) = (0, 0);
+        for pending_group in of_queue {
+            all += pending_group.waiting.len();
+            let before = pending_group.waiting.range(..key);
+            ahead += before.take(AHEAD_MAX - ahead).count();
+        }
+        (ahead, all)
+    }
+}
