@@ -238,7 +238,7 @@ def questions(world, own):
         "queues": ({}, lambda it: {own.name, own.queue} <= {one.queue for one in it.queues}),
         "reservations": ({}, lambda it: [one.reservation for one in it.reservations] == [own.reservation]
                          and it.reservations[0].wanted.nodes == 1),
-        "budget": ({}, lambda it: [(one.team, one.of) for one in it.budgets] == [(own.team, "money")]),
+        "budget": ({}, lambda it: [(one.tenant, one.team, one.of) for one in it.budgets] == [(own.name, own.team, "money")]),
         "quota": ({"waiting": 200}, lambda it: it.HasField("treatment") and (own.team, "cpu", 64_000) in {
             (one.team, one.resource, one.limits.hard) for one in it.quotas}),
         "bill": ({}, lambda it: {(one.tenant, one.team) for one in it.lines} == {(own.name, own.team)} and it.currency),
@@ -289,7 +289,10 @@ def tries(world, other):
     yield "preemptions", {"after": f"{lost.lsn}.{lost.index + 1}"}, None
     for after in (f"{other.name} cpu", f"{other.name}/{other.team} cpu", "a cpu"):
         yield "quota", {"after": after, "waiting": 200}, None
-    for verb in ("queue", "queues", "reservations", "budget", "bill"):
+    for after in ("", f"{other.name} cpu", f"{other.name}/{other.team} cpu", "a cpu"):
+        yield "budget", {"after": after}, None
+    yield "budget", {"after": other.name}, "SETTING_INVALID"
+    for verb in ("queue", "queues", "reservations", "bill"):
         yield verb, {}, None
     for after in (f"{other.name} {other.team} cpu 0 1 0", f"{other.name}  a 0 0 0", "a  a 0 0 0"):
         yield "bill", {"after": after}, None
@@ -411,6 +414,8 @@ class Queries(unittest.IsolatedAsyncioTestCase):
             "queues": lambda it: {a.name, b.name, a.queue, b.queue} <= {one.queue for one in it.queues},
             "reservations": lambda it: {one.reservation for one in it.reservations} == {a.reservation, b.reservation},
             "quota": lambda it: {(a.name, a.team), (b.name, b.team)} <= {(one.tenant, one.team) for one in it.quotas},
+            "budget": lambda it: [(one.tenant, one.team, one.of) for one in it.budgets] == [
+                (own.name, own.team, "money") for own in (a, b)],
             "settings": lambda it: {(own.name, own.team) for own in (a, b)} <= {
                 (one.quota.tenant, one.quota.team) for one in it.settings if one.WhichOneof("change") == "quota"}
             and {one.setting for one in it.settings} >= {

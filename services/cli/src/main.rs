@@ -180,7 +180,7 @@ enum Command {
     Usage(Box<bill::Usage>),
     /// Report on a month: a page for people, or its summaries here.
     Report(bill::Report),
-    /// Show a tenant's budgets, and when they will be exhausted.
+    /// Show a tenant's budgets, or all, and when they will be exhausted.
     Budgets(bill::Budgets),
     /// Close, show, export, explain and reconcile the bill of a month.
     Invoice {

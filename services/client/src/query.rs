@@ -8,14 +8,14 @@ use crate::Client;
 use prost::Message;
 use schemas::v1::{
     AllocationQuery, AllocationReply, AllocationView, AllocationsPage, AllocationsQuery,
-    ApprovalsPage, ApprovalsQuery, BillQuery, BillReply, BudgetQuery, BudgetReply, BudgetView,
-    ExplainQuery, ExplainReply, JobSetsPage, JobSetsQuery, LeaseQuery, LeaseReply, LeaseView,
-    LogsQuery, LogsReply, NodeQuery, NodeReply, NodesPage, NodesQuery, OperationQuery,
-    OperationReply, OperationView, PreemptionsPage, PreemptionsQuery, QueryRefused, QueueQuery,
-    QueueReply, QueueView, QueuesQuery, QueuesReply, QuotaHistoryPage, QuotaHistoryQuery,
-    QuotaPage, QuotaQuery, Refusal, RefusalsPage, RefusalsQuery, ReservationView,
-    ReservationsQuery, ReservationsReply, ResourceQuery, ResourceReply, ResourceView, SettingsPage,
-    SettingsQuery, TenantsPage, TenantsQuery, UsagePage, UsageQuery,
+    ApprovalsPage, ApprovalsQuery, BillQuery, BillReply, BudgetQuery, BudgetReply, ExplainQuery,
+    ExplainReply, JobSetsPage, JobSetsQuery, LeaseQuery, LeaseReply, LeaseView, LogsQuery,
+    LogsReply, NodeQuery, NodeReply, NodesPage, NodesQuery, OperationQuery, OperationReply,
+    OperationView, PreemptionsPage, PreemptionsQuery, QueryRefused, QueueQuery, QueueReply,
+    QueueView, QueuesQuery, QueuesReply, QuotaHistoryPage, QuotaHistoryQuery, QuotaPage,
+    QuotaQuery, Refusal, RefusalsPage, RefusalsQuery, ReservationView, ReservationsQuery,
+    ReservationsReply, ResourceQuery, ResourceReply, ResourceView, SettingsPage, SettingsQuery,
+    TenantsPage, TenantsQuery, UsagePage, UsageQuery,
 };
 use vocab::Rule;
 
@@ -107,10 +107,9 @@ impl Client {
         self.ask("bill", query).await
     }
 
-    /// One's own budgets, those of the teams and namespaces, too.
-    pub async fn budgets(&self, at_lsn: u64) -> Result<Vec<BudgetView>, QueryError> {
-        let reply: BudgetReply = self.ask("budget", &BudgetQuery { at_lsn }).await?;
-        Ok(reply.budgets)
+    /// A page of one's own budgets, those of the teams and namespaces, too; to an operator of everybody's.
+    pub async fn budgets(&self, query: &BudgetQuery) -> Result<BudgetReply, QueryError> {
+        self.ask("budget", query).await
     }
 
     /// A page of what one's accounts may hold and do hold; to an operator of all tenants'. The next one has the `next` of this

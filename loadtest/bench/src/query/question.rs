@@ -5,9 +5,9 @@
 use super::fill::{JOB_SETS, Known, job_set};
 use clap::ValueEnum;
 use client::{
-    AllocationStanding, AllocationsQuery, BillQuery, Client, ExplainQuery, JobSetsQuery,
-    NodesQuery, PreemptionsQuery, QueryError, QueueQuery, QuotaQuery, RefusalsQuery, SettingsQuery,
-    TenantsQuery, UsageBy, UsageQuery,
+    AllocationStanding, AllocationsQuery, BillQuery, BudgetQuery, Client, ExplainQuery,
+    JobSetsQuery, NodesQuery, PreemptionsQuery, QueryError, QueueQuery, QuotaQuery, RefusalsQuery,
+    SettingsQuery, TenantsQuery, UsageBy, UsageQuery,
 };
 use ledger::memory::Seeded;
 use serde::Serialize;
@@ -53,6 +53,7 @@ pub enum Question {
     AllJobSets,
     AllQueues,
     AllQuota,
+    AllBudgets,
     AllPreemptions,
     AllReservations,
     AllRefusals,
@@ -60,7 +61,7 @@ pub enum Question {
 
 use Question as Q;
 
-const OF_OPERATORS: [Question; 11] = [
+const OF_OPERATORS: [Question; 12] = [
     Q::Settings,
     Q::SettingsOfTenants,
     Q::Nodes,
@@ -69,6 +70,7 @@ const OF_OPERATORS: [Question; 11] = [
     Q::AllJobSets,
     Q::AllQueues,
     Q::AllQuota,
+    Q::AllBudgets,
     Q::AllPreemptions,
     Q::AllReservations,
     Q::AllRefusals,
@@ -167,7 +169,7 @@ impl Question {
             Q::Queue => client.queue(&QueueQuery::default()).await.map(drop),
             Q::Queues | Q::AllQueues => client.queues(0).await.map(drop),
             Q::Quota | Q::AllQuota => client.quota(&QuotaQuery::default()).await.map(drop),
-            Q::Budget => client.budgets(0).await.map(drop),
+            Q::Budget | Q::AllBudgets => client.budgets(&BudgetQuery::default()).await.map(drop),
             Q::Preemptions | Q::AllPreemptions => {
                 let query = PreemptionsQuery::default();
                 client.preemptions(&query).await.map(drop)
