@@ -142,6 +142,9 @@ class World:
         for name, preempts in (("spare", False), ("urgent", True)):
             await operator.done(set_priority_class=m.SetPriorityClass(
                 priority_class=name, value=10 if preempts else 1, preemptible=not preempts, preempts=preempts))
+        for micro, from_ms in ((1, 0), (2, time.time_ns() // 1_000_000 + DAY_MS)):
+            await operator.done(set_rate=m.SetRate(
+                resource=f"gpu:{NO_MODEL}", micro_per_unit_hour=micro, effective_from_ms=from_ms))
         await operator.done(set_node=m.SetNode(node=NO_NODE, approved=m.NodeApprovalRequest(
             capacity=m.NodeCapacity(cpu_milli=4000, memory_bytes=2**33), token_digest=DIGEST,
             token_until_ms=time.time_ns() // 1_000_000 + DAY_MS)))
@@ -250,6 +253,7 @@ def questions(world, own):
                      and sum(one.finished for one in it.job_sets) >= 1 and sum(one.denied for one in it.job_sets) == 1),
         # Tenants have none.
         "settings": ({}, None),
+        "rates": ({}, None),
         "tenants": ({}, None),
         "nodes": ({}, None),
         "node": ({"node": NODE}, None),
@@ -304,6 +308,8 @@ def tries(world, other):
     yield "job_sets", {"after": other.name}, "SETTING_INVALID"
     for fields in ({}, {"setting": "quota", "key_prefix": other.name}, {"after": f"quota {other.name} cpu"}):
         yield "settings", fields, "UNKNOWN_VERB"
+    for fields in ({}, {"resource": "cpu"}, {"after": "cpu 1"}):
+        yield "rates", fields, "UNKNOWN_VERB"
     for fields in ({}, {"name_prefix": other.name}, {"after": "a"}):
         yield "tenants", fields, "UNKNOWN_VERB"
     for fields in ({}, {"name_prefix": NODE}, {"after": "a"}):
@@ -420,6 +426,9 @@ class Queries(unittest.IsolatedAsyncioTestCase):
                 (one.quota.tenant, one.quota.team) for one in it.settings if one.WhichOneof("change") == "quota"}
             and {one.setting for one in it.settings} >= {
                 "tenant", "quota", "budget", "rate", "queue", "priority_class", "cordon", "reservation"},
+            "rates": lambda it: [(one.version, one.rate.micro_per_unit_hour, one.operation_id[:len(operator.mark)])
+                                 for one in it.rates if one.key == f"gpu:{NO_MODEL}"] == [
+                (1, 1, operator.mark), (2, 2, operator.mark)] and all(one.set_at_ms > 0 for one in it.rates),
             "job_sets": lambda it: {(own.name, own.job_set) for own in (a, b)} <= {
                 (one.tenant, one.job_set) for one in it.job_sets},
             "usage": lambda it: {one.tenant for one in it.lines} == {a.name, b.name} and it.currency,

@@ -81,13 +81,13 @@ pub use schemas::v1::{
     OperationView, Operator, Outcome, PlacementPolicy, PlacementRules, PreemptionView,
     PreemptionsPage, PreemptionsQuery, PrioritySet, QueueOrder, QueueQuery, QueueReply, QueueView,
     QueuedView, QuotaHistoryPage, QuotaHistoryQuery, QuotaHourView, QuotaPage, QuotaQuery,
-    QuotaView, QuotaWait, Reclaim, Reclaimed, RefusalView, RefusalsPage, RefusalsQuery, Refused,
-    Release, Released, Requirement, ReservationRequest, ReservationView, ResourceCreated,
-    ResourceState, ResourceView, Revoke, Revoked, SetBudget, SetCordon, SetNode, SetPriorityClass,
-    SetQueue, SetQuota, SetRate, SetReservation, SetScheduling, SetTaints, SetTenant, SettingView,
-    SettingsPage, SettingsQuery, Spread, Submit, SubmitArray, Submitted, Taint, TaintEffect,
-    TenantEvent, TenantTreatment, TenantView, TenantsPage, TenantsQuery, Toleration, UsageBy,
-    UsageLine, UsagePage, UsageQuery, WaitingCount,
+    QuotaView, QuotaWait, RatesPage, RatesQuery, Reclaim, Reclaimed, RefusalView, RefusalsPage,
+    RefusalsQuery, Refused, Release, Released, Requirement, ReservationRequest, ReservationView,
+    ResourceCreated, ResourceState, ResourceView, Revoke, Revoked, SetBudget, SetCordon, SetNode,
+    SetPriorityClass, SetQueue, SetQuota, SetRate, SetReservation, SetScheduling, SetTaints,
+    SetTenant, SettingView, SettingsPage, SettingsQuery, Spread, Submit, SubmitArray, Submitted,
+    Taint, TaintEffect, TenantEvent, TenantTreatment, TenantView, TenantsPage, TenantsQuery,
+    Toleration, UsageBy, UsageLine, UsagePage, UsageQuery, WaitingCount,
 };
 pub use states::{AllocationState, Allocations, Stands};
 pub use verbs::Of;

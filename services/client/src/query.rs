@@ -13,9 +13,9 @@ use schemas::v1::{
     LogsReply, NodeQuery, NodeReply, NodesPage, NodesQuery, OperationQuery, OperationReply,
     OperationView, PreemptionsPage, PreemptionsQuery, QueryRefused, QueueQuery, QueueReply,
     QueueView, QueuesQuery, QueuesReply, QuotaHistoryPage, QuotaHistoryQuery, QuotaPage,
-    QuotaQuery, Refusal, RefusalsPage, RefusalsQuery, ReservationView, ReservationsQuery,
-    ReservationsReply, ResourceQuery, ResourceReply, ResourceView, SettingsPage, SettingsQuery,
-    TenantsPage, TenantsQuery, UsagePage, UsageQuery,
+    QuotaQuery, RatesPage, RatesQuery, Refusal, RefusalsPage, RefusalsQuery, ReservationView,
+    ReservationsQuery, ReservationsReply, ResourceQuery, ResourceReply, ResourceView, SettingsPage,
+    SettingsQuery, TenantsPage, TenantsQuery, UsagePage, UsageQuery,
 };
 use vocab::Rule;
 
@@ -160,6 +160,11 @@ impl Client {
     /// A page of what is set in the cell. Operators only.
     pub async fn settings(&self, query: &SettingsQuery) -> Result<SettingsPage, QueryError> {
         self.ask("settings", query).await
+    }
+
+    /// A page of the rates that were set. Operators only.
+    pub async fn rates(&self, query: &RatesQuery) -> Result<RatesPage, QueryError> {
+        self.ask("rates", query).await
     }
 
     /// A page of one's job sets, with how many of their allocations stand where; to an operator of everybody's.

@@ -6,8 +6,8 @@ use super::fill::{JOB_SETS, Known, job_set};
 use clap::ValueEnum;
 use client::{
     AllocationStanding, AllocationsQuery, BillQuery, BudgetQuery, Client, ExplainQuery,
-    JobSetsQuery, NodesQuery, PreemptionsQuery, QueryError, QueueQuery, QuotaQuery, RefusalsQuery,
-    SettingsQuery, TenantsQuery, UsageBy, UsageQuery,
+    JobSetsQuery, NodesQuery, PreemptionsQuery, QueryError, QueueQuery, QuotaQuery, RatesQuery,
+    RefusalsQuery, SettingsQuery, TenantsQuery, UsageBy, UsageQuery,
 };
 use ledger::memory::Seeded;
 use serde::Serialize;
@@ -47,6 +47,7 @@ pub enum Question {
     // By the operator, of everybody's.
     Settings,
     SettingsOfTenants,
+    Rates,
     Nodes,
     NodesWithGpus,
     Tenants,
@@ -61,9 +62,10 @@ pub enum Question {
 
 use Question as Q;
 
-const OF_OPERATORS: [Question; 12] = [
+const OF_OPERATORS: [Question; 13] = [
     Q::Settings,
     Q::SettingsOfTenants,
+    Q::Rates,
     Q::Nodes,
     Q::NodesWithGpus,
     Q::Tenants,
@@ -197,6 +199,7 @@ impl Question {
             Q::Bill => client.bill(&BillQuery::default()).await.map(drop),
             Q::Resource => client.resource(&known.resource, 0).await.map(drop),
             Q::Lease => client.lease(&known.lease, None, 0).await.map(drop),
+            Q::Rates => client.rates(&RatesQuery::default()).await.map(drop),
             Q::Settings => client.settings(&SettingsQuery::default()).await.map(drop),
             Q::SettingsOfTenants => {
                 let query = SettingsQuery {
