@@ -2,10 +2,12 @@
 //! `APPORTION_WRITE=1 cargo test -p loadtest --test metrics_doc` writes it anew. That nothing else is exported is tested on a
 //! running stack, by `infra/local/tests/test_dashboards.py`.
 
-use chassis::metrics::{Kind, Metric, OF_DECIDERS, OF_EVERY_SERVICE, OF_READERS};
-use std::{collections::BTreeSet, env, fmt::Write, fs, path::Path};
+use chassis::{
+    check_made,
+    metrics::{Kind, Metric, OF_DECIDERS, OF_EVERY_SERVICE, OF_READERS},
+};
+use std::{collections::BTreeSet, fmt::Write};
 
-const WRITE: &str = "APPORTION_WRITE";
 const INTRODUCTION: &str = "\
 # Metrics
 
@@ -82,15 +84,10 @@ fn row(metric: &Metric) -> String {
 
 #[test]
 fn the_document_says_what_is_declared() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/metrics.md");
-    let made = rendered();
-    if env::var_os(WRITE).is_some_and(|value| value == "1") {
-        fs::write(&path, &made).expect("a page of the repository can be written");
-    }
-    let found = fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        made == found,
-        "docs/metrics.md is out of date: `{WRITE}=1 cargo test -p loadtest --test metrics_doc` writes it anew"
+    check_made(
+        "docs/metrics.md",
+        &rendered(),
+        "-p loadtest --test metrics_doc",
     );
 }
 

@@ -18,7 +18,10 @@ pub const HEADER_DIGEST: &str = "Apportion-Digest";
 /// What may be asked on `query.<tenant>.<verb>`, by the service that answers. Some only operators may:
 /// [`OPERATORS_QUERIES`].
 pub const QUERIES: [(&str, &[&str]); 5] = [
-    ("admission", &["feed", "operation", "refusals", "settings"]),
+    (
+        "admission",
+        &["feed", "operation", "rates", "refusals", "settings"],
+    ),
     (
         "scheduler",
         &[
@@ -44,7 +47,8 @@ pub const QUERIES: [(&str, &[&str]); 5] = [
 ];
 
 /// Those of [`QUERIES`] that only operators may ask.
-pub const OPERATORS_QUERIES: [&str; 5] = ["approvals", "node", "nodes", "settings", "tenants"];
+pub const OPERATORS_QUERIES: [&str; 6] =
+    ["approvals", "node", "nodes", "rates", "settings", "tenants"];
 
 /// The service that answers the verb; none: there is no such verb.
 pub fn answers(verb: &str) -> Option<&'static str> {

@@ -496,6 +496,19 @@ name: first
         self.wait(lambda: "finished" in self.apportion("get", "--tenant", "team-a", elements[1]), "it is over")
         self.assertEqual(json.loads(self.apportion("get", "--tenant", "team-a", elements[1], "-o", "json"))["array_index"], 5)
 
+        # Waited for: 0 if all have finished, 1 if one has not, 6 if it takes too long.
+        waits = ("submit", "--tenant", "team-a", *ASKS, "--array", "0-2", "--wait")
+        for limit, code in ((3, 0), (1, 1)):
+            done = self.ask(*waits, "ended", "--deadline", "1m", "--", "sh", "-c", f"test $APPORTION_ARRAY_INDEX -lt {limit}")
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertEqual(done.stderr.count(" ended: finished"), limit, done.stderr)
+        jobs.write_text(f"{here}command: [sh, -c, exit 7]\n", encoding="utf-8")
+        done = self.ask("submit", "--tenant", "team-a", "--file", str(jobs), "--wait", "ended", "--deadline", "1m")
+        self.assertEqual(done.returncode, 7, done.stderr)
+        late = self.ask(*waits, "started", "--deadline", "1s", "--node-label", "rack=none")
+        self.assertEqual(late.returncode, 6, late.stderr)
+        self.assertIn("3 were accepted, but the start of 3 did not come before the deadline", late.stderr)
+
         nowhere = ("submit", "--tenant", "team-a", *ASKS, "--node-label", "rack=none", "--operation-id", "held")
         held = self.ask(*nowhere, "--array", "0-2")
         self.assertEqual(held.returncode, 0, held.stderr)

@@ -142,6 +142,9 @@ class World:
         for name, preempts in (("spare", False), ("urgent", True)):
             await operator.done(set_priority_class=m.SetPriorityClass(
                 priority_class=name, value=10 if preempts else 1, preemptible=not preempts, preempts=preempts))
+        for micro, from_ms in ((1, 0), (2, time.time_ns() // 1_000_000 + DAY_MS)):
+            await operator.done(set_rate=m.SetRate(
+                resource=f"gpu:{NO_MODEL}", micro_per_unit_hour=micro, effective_from_ms=from_ms))
         await operator.done(set_node=m.SetNode(node=NO_NODE, approved=m.NodeApprovalRequest(
             capacity=m.NodeCapacity(cpu_milli=4000, memory_bytes=2**33), token_digest=DIGEST,
             token_until_ms=time.time_ns() // 1_000_000 + DAY_MS)))
@@ -243,7 +246,7 @@ def questions(world, own):
         "queues": ({}, lambda it: {own.name, own.queue} <= {one.queue for one in it.queues}),
         "reservations": ({}, lambda it: [one.reservation for one in it.reservations] == [own.reservation]
                          and it.reservations[0].wanted.nodes == 1),
-        "budget": ({}, lambda it: [(one.team, one.of) for one in it.budgets] == [(own.team, "money")]),
+        "budget": ({}, lambda it: [(one.tenant, one.team, one.of) for one in it.budgets] == [(own.name, own.team, "money")]),
         "quota": ({"waiting": 200}, lambda it: it.HasField("treatment") and (own.team, "cpu", 64_000) in {
             (one.team, one.resource, one.limits.hard) for one in it.quotas}),
         "bill": ({}, lambda it: {(one.tenant, one.team) for one in it.lines} == {(own.name, own.team)} and it.currency),
@@ -262,6 +265,7 @@ def questions(world, own):
                       and {one.reason for one in it.trial.never.kept_off} >= {"gpu_model"}),
         # Tenants have none.
         "settings": ({}, None),
+        "rates": ({}, None),
         "tenants": ({}, None),
         "nodes": ({}, None),
         "node": ({"node": NODE}, None),
@@ -301,7 +305,10 @@ def tries(world, other):
     yield "preemptions", {"after": f"{lost.lsn}.{lost.index + 1}"}, None
     for after in (f"{other.name} cpu", f"{other.name}/{other.team} cpu", "a cpu"):
         yield "quota", {"after": after, "waiting": 200}, None
-    for verb in ("queue", "queues", "reservations", "budget", "bill"):
+    for after in ("", f"{other.name} cpu", f"{other.name}/{other.team} cpu", "a cpu"):
+        yield "budget", {"after": after}, None
+    yield "budget", {"after": other.name}, "SETTING_INVALID"
+    for verb in ("queue", "queues", "reservations", "bill"):
         yield verb, {}, None
     for after in (f"{other.name} {other.team} cpu 0 1 0", f"{other.name}  a 0 0 0", "a  a 0 0 0"):
         yield "bill", {"after": after}, None
@@ -313,6 +320,8 @@ def tries(world, other):
     yield "job_sets", {"after": other.name}, "SETTING_INVALID"
     for fields in ({}, {"setting": "quota", "key_prefix": other.name}, {"after": f"quota {other.name} cpu"}):
         yield "settings", fields, "UNKNOWN_VERB"
+    for fields in ({}, {"resource": "cpu"}, {"after": "cpu 1"}):
+        yield "rates", fields, "UNKNOWN_VERB"
     for fields in ({}, {"name_prefix": other.name}, {"after": "a"}):
         yield "tenants", fields, "UNKNOWN_VERB"
     for fields in ({}, {"name_prefix": NODE}, {"after": "a"}):
@@ -428,10 +437,15 @@ class Queries(unittest.IsolatedAsyncioTestCase):
             "queues": lambda it: {a.name, b.name, a.queue, b.queue} <= {one.queue for one in it.queues},
             "reservations": lambda it: {one.reservation for one in it.reservations} == {a.reservation, b.reservation},
             "quota": lambda it: {(a.name, a.team), (b.name, b.team)} <= {(one.tenant, one.team) for one in it.quotas},
+            "budget": lambda it: [(one.tenant, one.team, one.of) for one in it.budgets] == [
+                (own.name, own.team, "money") for own in (a, b)],
             "settings": lambda it: {(own.name, own.team) for own in (a, b)} <= {
                 (one.quota.tenant, one.quota.team) for one in it.settings if one.WhichOneof("change") == "quota"}
             and {one.setting for one in it.settings} >= {
                 "tenant", "quota", "budget", "rate", "queue", "priority_class", "cordon", "reservation"},
+            "rates": lambda it: [(one.version, one.rate.micro_per_unit_hour, one.operation_id[:len(operator.mark)])
+                                 for one in it.rates if one.key == f"gpu:{NO_MODEL}"] == [
+                (1, 1, operator.mark), (2, 2, operator.mark)] and all(one.set_at_ms > 0 for one in it.rates),
             "job_sets": lambda it: {(own.name, own.job_set) for own in (a, b)} <= {
                 (one.tenant, one.job_set) for one in it.job_sets},
             "usage": lambda it: {one.tenant for one in it.lines} == {a.name, b.name} and it.currency,

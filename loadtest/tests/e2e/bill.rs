@@ -5,7 +5,8 @@ use crate::{
     suite::{Outcome, Suite, eventually, id, small},
 };
 use client::{
-    BillQuery, Client, ClosePeriod, QueryError, SetBudget, SetRate, Submit, UsageBy, UsageQuery,
+    BillQuery, BudgetQuery, Client, ClosePeriod, QueryError, SetBudget, SetRate, Submit, UsageBy,
+    UsageQuery,
 };
 use schemas::v1::{Period, Refusal, RunPhase};
 use std::collections::BTreeMap;
@@ -201,7 +202,8 @@ async fn a_tenant_reads_its_budgets() -> Outcome {
     let suite = Suite::start().await;
     let tenant = suite.tenant("tenant-a").await;
     let operator = suite.operator().await;
-    assert_eq!(tenant.budgets(0).await?, []);
+    let all = BudgetQuery::default();
+    assert_eq!(tenant.budgets(&all).await?.budgets, []);
     for (team, of, amount) in [("", "money", 5_000_000), ("ml", "cpu", 9000)] {
         let change = SetBudget {
             tenant: "tenant-a".to_owned(),
@@ -214,7 +216,7 @@ async fn a_tenant_reads_its_budgets() -> Outcome {
         operator.set_budget(change, id()).await?;
     }
     let budgets = eventually("both budgets", || async {
-        let budgets = tenant.budgets(0).await.ok()?;
+        let budgets = tenant.budgets(&all).await.ok()?.budgets;
         (budgets.len() == 2).then_some(budgets)
     })
     .await;
@@ -232,7 +234,21 @@ async fn a_tenant_reads_its_budgets() -> Outcome {
     let expected = [("", "money", 5_000_000, "0"), ("ml", "cpu", 9000, "0")];
     assert_eq!(found, expected);
     assert!(budgets.iter().all(|it| it.begins_ms < it.ends_ms));
-    assert_eq!(suite.tenant("tenant-b").await.budgets(0).await?, []);
+    let other = suite.tenant("tenant-b").await;
+    assert_eq!(other.budgets(&all).await?.budgets, []);
+    // To operators, page by page.
+    let one = BudgetQuery { limit: 1, ..all };
+    let first = operator.budgets(&one).await?;
+    assert_eq!(first.next, "tenant-a money");
+    let query = BudgetQuery {
+        after: first.next,
+        at_lsn: first.lsn,
+        ..one
+    };
+    let second = operator.budgets(&query).await?;
+    assert_eq!(second.next, "");
+    assert_eq!([first.budgets, second.budgets].concat(), budgets);
+    assert!(budgets.iter().all(|it| it.tenant == "tenant-a"));
     suite.close().await;
     Ok(())
 }

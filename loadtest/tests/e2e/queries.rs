@@ -5,14 +5,16 @@ use crate::{
     suite::{Outcome, Suite, eventually, id, small},
 };
 use client::{
-    Acquire, AllocationStanding, AllocationsQuery, Client, CreateResource, ExplainQuery,
-    JobSetsQuery, NodeQuery, NodeStanding, NodesQuery, Operation, OperationState, Position,
-    PreemptionsQuery, QueryError, QueueQuery, QuotaQuery, RefusalsQuery, ReservationRequest,
-    ResourceState, SetCordon, SetQueue, SetQuota, SetReservation, Submit, TenantEvent,
-    TenantsQuery,
+    Acquire, AllocationStanding, AllocationsQuery, BudgetQuery, Client, CreateResource,
+    ExplainQuery, JobSetsQuery, NodeQuery, NodeStanding, NodesQuery, Operation, OperationState,
+    Position, PreemptionsQuery, QueryError, QueueQuery, QuotaQuery, RefusalsQuery,
+    ReservationRequest, ResourceState, SetBudget, SetCordon, SetQueue, SetQuota, SetReservation,
+    Submit, TenantEvent, TenantsQuery,
 };
 use prost::Message;
-use schemas::v1::{Event, event, outcome::Result as Decided, request::Verb, tenant_event::Kind};
+use schemas::v1::{
+    Event, Period, event, outcome::Result as Decided, request::Verb, tenant_event::Kind,
+};
 use vocab::Rule;
 
 fn refused<T>(asked: Result<T, QueryError>) -> Option<Rule> {
@@ -319,6 +321,16 @@ async fn a_tenant_lists_its_own_allocations_page_by_page() -> Outcome {
     Ok(())
 }
 
+/// What operators are told of all tenants.
+const ALL: [&str; 6] = [
+    "quota",
+    "refusals",
+    "queues",
+    "reservations",
+    "job_sets",
+    "budget",
+];
+
 /// What a tenant may ask of lists, as text; each with every way of naming what is another's.
 async fn told(asker: &Client, at_lsn: u64) -> Vec<(&'static str, String)> {
     let mut told = Vec::new();
@@ -381,7 +393,14 @@ async fn told(asker: &Client, at_lsn: u64) -> Vec<(&'static str, String)> {
     ask!("queue", asker.queue(&query));
     ask!("queues", asker.queues(at_lsn));
     ask!("reservations", asker.reservations(at_lsn));
-    ask!("budget", asker.budgets(at_lsn));
+    for after in ["", "tenant-b hidden", "tenant-b/hidden money", "a money"] {
+        let query = BudgetQuery {
+            after: after.to_owned(),
+            at_lsn,
+            ..BudgetQuery::default()
+        };
+        ask!("budget", asker.budgets(&query));
+    }
     told
 }
 
@@ -402,6 +421,15 @@ async fn whoever_asks_is_told_of_its_own_and_operators_of_all() -> Outcome {
             ..SetQuota::default()
         };
         operator.set_quota(quota, id()).await?;
+        let budget = SetBudget {
+            tenant: name(tenant),
+            team: name(word),
+            of: name("money"),
+            amount: Some(1_000_000),
+            period: Period::Month.into(),
+            ..SetBudget::default()
+        };
+        operator.set_budget(budget, id()).await?;
         let queue = SetQueue {
             queue: format!("of-{word}"),
             tenants: vec![name(tenant)],
@@ -456,7 +484,7 @@ async fn whoever_asks_is_told_of_its_own_and_operators_of_all() -> Outcome {
             let leaks = others.iter().find(|word| text.contains(**word));
             assert_eq!(leaks, None, "{what}: {text}");
         }
-        for what in ["quota", "refusals", "queues", "reservations", "job_sets"] {
+        for what in ALL {
             let mut of = told.iter().filter(|(of, _)| *of == what);
             let says = of.any(|(_, text)| own.iter().any(|word| text.contains(word)));
             assert!(says, "{what} says nothing of its own: {told:?}");
@@ -471,7 +499,7 @@ async fn whoever_asks_is_told_of_its_own_and_operators_of_all() -> Outcome {
         assert_eq!(waiting, Some(2_u64));
     }
     let told = told(&operator, at_lsn).await;
-    for what in ["quota", "refusals", "queues", "reservations", "job_sets"] {
+    for what in ALL {
         let mut of = told.iter().filter(|(of, _)| *of == what);
         let says = of.any(|(_, text)| text.contains("shown") && text.contains("hidden"));
         assert!(says, "{what}: {told:?}");

@@ -2,11 +2,11 @@
 
 use crate::suite::{Outcome, Suite, id};
 use client::{
-    Client, QueryError, QueueOrder, ReservationRequest, SetBudget, SetCordon, SetPriorityClass,
-    SetQueue, SetQuota, SetRate, SetReservation, SetScheduling, SetTaints, SetTenant, SettingView,
-    SettingsQuery, Taint, TaintEffect,
+    Client, Operation, QueryError, QueueOrder, RatesQuery, ReservationRequest, SetBudget,
+    SetCordon, SetPriorityClass, SetQueue, SetQuota, SetRate, SetReservation, SetScheduling,
+    SetTaints, SetTenant, SettingView, SettingsQuery, Taint, TaintEffect,
 };
-use schemas::v1::{LimitRequest, Period, setting_view::Change};
+use schemas::v1::{LimitRequest, Period, request::Verb, setting_view::Change};
 use vocab::{HOUR_MS, Rule};
 
 fn refused<T>(asked: Result<T, QueryError>) -> Option<Rule> {
@@ -304,6 +304,88 @@ async fn what_is_set_is_read_back_and_can_be_set_again() -> Outcome {
         let found = operator.settings(&query).await;
         assert_eq!(refused(found), Some(rule), "{query:?}");
     }
+    suite.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn operators_read_all_rates_that_were_set() -> Outcome {
+    let suite = Suite::start().await;
+    let operator = suite.operator().await;
+    let now_ms = chassis::Clock::real().now_ms();
+    let mut at_lsn = 0;
+    for (no, (tenant, from)) in [("", 0), ("", 9), ("", 5), ("tenant-a", 7)]
+        .iter()
+        .enumerate()
+    {
+        let rate = SetRate {
+            resource: "gpu:T4".to_owned(),
+            micro_per_unit_hour: no as i64,
+            effective_from_ms: if *from == 0 {
+                0
+            } else {
+                now_ms + from * HOUR_MS
+            },
+            tenant: (*tenant).to_owned(),
+            ..SetRate::default()
+        };
+        let operation = Operation::new(format!("rate-{no}"), Verb::SetRate(rate));
+        at_lsn = operator.call(&operation).await?.lsn;
+    }
+    let query = RatesQuery {
+        resource: "gpu:T4".to_owned(),
+        at_lsn,
+        ..RatesQuery::default()
+    };
+    for limit in [1, 3, 4, 0] {
+        let mut query = RatesQuery {
+            limit,
+            ..query.clone()
+        };
+        let mut found = Vec::new();
+        loop {
+            let page = operator.rates(&query).await?;
+            assert!(limit == 0 || page.rates.len() <= limit as usize);
+            for one in page.rates {
+                assert!(one.set_at_ms >= now_ms && one.lsn > 0 && one.lsn <= at_lsn);
+                let Some(Change::Rate(rate)) = one.change else {
+                    panic!("{:?}", one.change);
+                };
+                let price = rate.micro_per_unit_hour;
+                found.push((one.key, one.version, price, one.operation_id));
+            }
+            query.after = page.next;
+            if query.after.is_empty() {
+                break;
+            }
+        }
+        let expected = [
+            ("gpu:T4", 1, 0),
+            ("gpu:T4", 2, 1),
+            ("gpu:T4", 3, 2),
+            ("gpu:T4 tenant=tenant-a", 1, 3),
+        ];
+        let expected =
+            expected.map(|(key, version, no)| (key.to_owned(), version, no, format!("rate-{no}")));
+        assert_eq!(found, expected, "{limit}");
+    }
+    let of = |resource: &str, after: &str| RatesQuery {
+        resource: resource.to_owned(),
+        after: after.to_owned(),
+        ..query.clone()
+    };
+    // Another model's and the resource's own are others.
+    for other in ["gpu:T", "gpu", "cpu"] {
+        let found = operator.rates(&of(other, "")).await?.rates;
+        let is_it = |one: &SettingView| one.key.starts_with("gpu:T4");
+        assert!(!found.iter().any(is_it), "{other}: {found:?}");
+    }
+    let ask = async |query| refused(operator.rates(&query).await);
+    assert_eq!(ask(of("disk", "")).await, Some(Rule::ResourceUnknown));
+    assert_eq!(ask(of("", "cpu")).await, Some(Rule::SettingInvalid));
+    let tenant = suite.tenant("tenant-a").await;
+    let asked = tenant.rates(&query).await;
+    assert_eq!(refused(asked), Some(Rule::UnknownVerb));
     suite.close().await;
     Ok(())
 }

@@ -42,6 +42,22 @@ COMMENT ON COLUMN settings.key IS 'Which one: team-a/ml gpu.';
 COMMENT ON COLUMN settings.version IS 'Of the change. The limits of one account and resource share one count, for whichever time they are.';
 COMMENT ON COLUMN settings.fact IS 'The fact, as the ledger has it: the message `Event` of the contract.';
 
+CREATE TABLE rates (
+    key text NOT NULL,
+    version bigint NOT NULL,
+    operation_id text,
+    set_at timestamptz NOT NULL,
+    lsn bigint NOT NULL,
+    fact bytea NOT NULL,
+    CONSTRAINT rates_pkey PRIMARY KEY (key, version),
+    CONSTRAINT rates_version_check CHECK (version > 0),
+    CONSTRAINT rates_lsn_check CHECK (lsn > 0)
+);
+COMMENT ON TABLE rates IS 'What was set of each rate, also what holds no more: a bill is made of all of them.';
+COMMENT ON COLUMN rates.key IS 'Which one, as in `settings`: gpu:A100 tenant=team-a.';
+COMMENT ON COLUMN rates.version IS 'Of the change.';
+COMMENT ON COLUMN rates.fact IS 'The fact, as the ledger has it: the message `Event` of the contract.';
+
 CREATE TABLE other_operations (
     event_no bigint NOT NULL,
     tenant text NOT NULL,

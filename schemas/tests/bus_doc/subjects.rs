@@ -201,6 +201,7 @@ fn of_queries() -> Vec<Subject> {
         one("query_node", "node", &["NodeQuery", "NodeReply"]),
         one("query_nodes", "nodes", &["NodesQuery", "NodesPage"]),
         one("query_tenants", "tenants", &["TenantsQuery", "TenantsPage"]),
+        one("query_rates", "rates", &["RatesQuery", "RatesPage"]),
         one(
             "query_settings",
             "settings",

@@ -71,6 +71,7 @@ impl Service for AdmissionService {
         let queries = Queries::new(ctx.subjects())
             .on(query::FeedQueries::new(bus.clone()), &feed_mark)
             .on(query::OperationQueries { pool: pool.clone() }, &warm_mark)
+            .on(query::RatesQueries { pool: pool.clone() }, &warm_mark)
             .on(query::RefusalsQueries { pool: pool.clone() }, &warm_mark)
             .on(query::SettingsQueries { pool }, &warm_mark)
             .and_unknown();

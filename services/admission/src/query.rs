@@ -2,10 +2,12 @@
 
 mod feed;
 mod operation;
+mod rates;
 mod refusals;
 mod settings;
 
 pub use feed::FeedQueries;
 pub use operation::OperationQueries;
+pub use rates::RatesQueries;
 pub use refusals::RefusalsQueries;
 pub use settings::SettingsQueries;

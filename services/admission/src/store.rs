@@ -2,10 +2,12 @@
 
 mod answered;
 mod operations;
+mod rates;
 mod refusals;
 mod settings;
 
 pub use operations::{StoredOperation, StoredRefusal, operation};
+pub use rates::{Rate, rates};
 pub use refusals::{RefusedOperation, refusals};
 pub use settings::{Setting, settings};
 
@@ -17,7 +19,7 @@ use operations::Operation;
 use sqlx::{PgConnection, PgPool};
 use std::collections::BTreeMap;
 use table::{Row, Table};
-use vocab::{CellNo, EventNo, Millis, Token};
+use vocab::{CellNo, Event, EventNo, Millis, Token};
 
 /// The tables of `schemas/postgres/admission`.
 #[derive(Debug, Clone, Copy)]
@@ -31,6 +33,7 @@ pub const TABLES: &[&Table] = &[
     Position::TABLE,
     Tenant::TABLE,
     Setting::TABLE,
+    Rate::TABLE,
     Operation::TABLE,
     answered::PARTS[0],
     answered::PARTS[1],
@@ -61,6 +64,7 @@ impl WarmState for AdmissionTables {
         merge(tx, &rows.tenants).await?;
         let settings = rows.settings.into_values().map(Setting::from);
         merge(tx, &settings.collect::<Vec<_>>()).await?;
+        merge(tx, &rows.rates).await?;
         let columns = |row| Operation::of(self.cell, row);
         insert(tx, rows.new_operations.into_iter().map(columns)).await?;
         let changed: Vec<_> = rows.operations.into_iter().map(columns).collect();
@@ -70,7 +74,7 @@ impl WarmState for AdmissionTables {
 
     async fn wipe(&self, tx: &mut PgConnection) -> Result<(), WarmError> {
         sqlx::query!(
-            "TRUNCATE tenants, settings, other_operations, answered_submits_1, answered_submits_2, submit_window"
+            "TRUNCATE tenants, settings, rates, other_operations, answered_submits_1, answered_submits_2, submit_window"
         )
         .execute(&mut *tx)
         .await?;
@@ -87,6 +91,7 @@ struct Rows<'a> {
     tenants: Vec<Tenant>,
     /// The last of each.
     settings: BTreeMap<(&'a str, &'a str), &'a SettingRow>,
+    rates: Vec<Rate>,
     /// That no batch has written before.
     new_operations: Vec<&'a OperationRow>,
     operations: Vec<&'a OperationRow>,
@@ -130,6 +135,9 @@ impl<'a> Rows<'a> {
             match change {
                 Change::Tenant(row) => Tenant::note(row, &mut tenants),
                 Change::Setting(row) => {
+                    if matches!(row.fact, Event::RateSet(_)) {
+                        rows.rates.push(Rate::from(&**row));
+                    }
                     rows.settings.insert((row.setting, &row.key), row);
                 }
                 Change::Operation { row, first: true } => rows.new_operations.push(row),

@@ -2,7 +2,7 @@
 
 use admission::{
     operation::{Answer, OutcomeKind, Verb},
-    project::{AnsweredRow, Change, OperationRow, OperationState, TenantRow},
+    project::{AnsweredRow, Change, OperationRow, OperationState, SettingRow, TenantRow},
     store,
 };
 use chassis::warm::{
@@ -11,7 +11,10 @@ use chassis::warm::{
 };
 use ledger::{Batch, LedgerId, Sink, SinkError};
 use sqlx::{Executor, PgPool};
-use vocab::{AllocationNo, CellNo, EventNo, Lsn, Millis, Refusal, Rule, Token};
+use vocab::{
+    AdminChange, AllocationNo, CellNo, EventNo, Lsn, Millis, Operation, RateScope, Refusal,
+    ResourceKey, Rule, Token, fact::RateSet,
+};
 
 const CELL: CellNo = CellNo(3);
 const LEDGER: LedgerId = LedgerId(1);
@@ -437,6 +440,86 @@ async fn a_tenant_is_an_object_that_is_active() {
     let text = str::to_owned;
     let tenant = (text("t"), text("tenant"), text("active"), text("2"), None);
     assert_eq!(found, [tenant]);
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn each_rate_that_was_set_stays() {
+    let scratch = ready("rates").await;
+    let pool = scratch.pool();
+    let set = |key: &str, version: u64, micro_per_unit_hour| {
+        let (resource, tenant) = key.split_once(" tenant=").unzip();
+        let change = AdminChange::Rate(RateSet {
+            resource: ResourceKey::parse(resource.unwrap_or(key)).unwrap(),
+            micro_per_unit_hour,
+            effective_from: Millis(0),
+            scope: RateScope {
+                tenant: tenant.map(token),
+                ..RateScope::default()
+            },
+        });
+        let operation = Operation {
+            tenant: token("t"),
+            operation_id: Some(token("op")),
+            digest: [0; 16],
+            reply_to: None,
+            trace: None,
+        };
+        Change::Setting(Box::new(SettingRow {
+            setting: "rate",
+            key: key.to_owned(),
+            version,
+            operation_id: Some(token("op")),
+            at: REQUESTED_AT,
+            lsn: Lsn(version),
+            fact: change.applied(operation, version).into(),
+        }))
+    };
+    apply(&pool, vec![set("cpu", 1, 5), set("gpu:T4", 1, 6)])
+        .await
+        .unwrap();
+    let later = vec![
+        set("cpu", 2, 7),
+        set("cpu", 3, 8),
+        set("cpu tenant=t", 1, 9),
+        set("gpu", 1, 4),
+    ];
+    apply(&pool, later).await.unwrap();
+    let all = [
+        "cpu 1",
+        "cpu 2",
+        "cpu 3",
+        "cpu tenant=t 1",
+        "gpu 1",
+        "gpu:T4 1",
+    ];
+    for (resource, expected) in [
+        (None, &all[..]),
+        (Some("cpu"), &all[..4]),
+        (Some("gpu"), &all[4..5]),
+        (Some("gpu:T4"), &all[5..]),
+        (Some("gpu:T"), &[]),
+    ] {
+        let resource = resource.map(|text| ResourceKey::parse(text).unwrap());
+        for limit in 1..8 {
+            let (mut found, mut after) = (Vec::new(), (String::new(), 0));
+            loop {
+                let behind = (after.0.as_str(), after.1);
+                let rows = store::rates(&pool, resource.as_ref(), behind, limit).await;
+                let rows = rows.unwrap();
+                let Some(last) = rows.last() else {
+                    break;
+                };
+                after = (last.key.clone(), last.version as i64);
+                found.extend(rows.iter().map(|it| format!("{} {}", it.key, it.version)));
+                assert!(
+                    rows.iter()
+                        .all(|it| it.set_at == REQUESTED_AT && !it.fact.is_empty())
+                );
+            }
+            assert_eq!(found, expected, "{resource:?} {limit}");
+        }
+    }
     scratch.close().await;
 }
 

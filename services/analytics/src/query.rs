@@ -260,7 +260,7 @@ impl Verb for BillQueries {
         let known = &looked.known;
         let lines = (desk.store).bill(known, asked.whose(), month).await?;
         let total = lines.iter().map(|line| line.amount_micro).sum();
-        let (lines, next) = page(lines, after, limit as usize);
+        let (lines, next) = page(lines, after, limit);
         Ok(BillReply {
             lines: lines.into_iter().map(bill_line).collect(),
             refusal: None,
@@ -342,11 +342,10 @@ impl Place {
 }
 
 /// So many lines behind a place, and where the next page goes on; empty: there is none.
-fn page(lines: Vec<InvoiceLine>, after: Option<Place>, limit: usize) -> (Vec<InvoiceLine>, String) {
+fn page(lines: Vec<InvoiceLine>, after: Option<Place>, limit: u32) -> (Vec<InvoiceLine>, String) {
     let behind = |line: &InvoiceLine| after.as_ref().is_none_or(|it| Place::of(line) > *it);
-    let mut found: Vec<_> = lines.into_iter().filter(behind).take(limit + 1).collect();
-    let more = found.len() > limit;
-    found.truncate(limit);
+    let mut found: Vec<_> = lines.into_iter().filter(behind).collect();
+    let more = cut(&mut found, limit);
     let last = found.last().filter(|_| more);
     let next = last.map_or_else(String::new, |line| Place::of(line).text());
     (found, next)
@@ -394,7 +393,7 @@ mod tests {
                     now.sort_by_key(Place::of);
                 }
                 let (lines, next) = page(now, after, limit);
-                assert!(lines.len() <= limit);
+                assert!(lines.len() <= limit as usize);
                 found.extend(lines);
                 if next.is_empty() {
                     break;

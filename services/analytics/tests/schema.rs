@@ -3,7 +3,7 @@
 mod common;
 
 use analytics::store::{ClickHouseSink, Store, TABLES};
-use chassis::warm::OnDrift;
+use chassis::{check_made, warm::OnDrift};
 use common::{CELL, Database, Journal, LEDGER, Outcome};
 use ledger::{Sink, SinkError};
 use std::{fs, path::Path};
@@ -15,17 +15,8 @@ fn the_tables_are_made_of_the_rows() {
         "-- Made of the rows in services/analytics/src/store by APPORTION_WRITE=1 cargo test -p analytics --test schema\n\n{}",
         table::clickhouse::ddl(TABLES),
     );
-    let path =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../schemas/clickhouse/0001_tables.sql");
-    if std::env::var_os("APPORTION_WRITE").is_some_and(|value| value == "1") {
-        fs::write(&path, &made).expect("the checkout can be written");
-    }
-    let found = fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        made == found,
-        "{} is not what the rows say; `APPORTION_WRITE=1 cargo test -p analytics --test schema` writes it anew",
-        path.display()
-    );
+    let path = "schemas/clickhouse/0001_tables.sql";
+    check_made(path, &made, "-p analytics --test schema");
 }
 
 fn lines(drifts: &[Drift]) -> Vec<String> {

@@ -11,6 +11,7 @@ use clap::Args;
 use client::{Client, QueryError};
 use schemas::v1::{AllocationState, AllocationView, EndCause, LogsQuery, RunExit};
 use std::{process::ExitCode, time::Duration};
+use tokio::sync::Semaphore;
 use vocab::Rule;
 
 /// While nothing happens.
@@ -110,7 +111,7 @@ pub async fn follow(
     allocation_id: &str,
     until: Until,
 ) -> Result<ExitCode, Failure> {
-    let view = reached(client, allocation_id, until).await?;
+    let view = reached(client, allocation_id, until, &Semaphore::new(1)).await?;
     Ok(ExitCode::from(ends_with(&view, until)))
 }
 
@@ -130,17 +131,22 @@ pub fn ends_with(view: &AllocationView, until: Until) -> u8 {
 }
 
 /// How it stands then. Where it stands meanwhile goes to standard error; it is never older than what this connection was told.
+/// Whoever waits for others, too, looks at so many at once as there are `turns`.
 pub async fn reached(
     client: &Client,
     allocation_id: &str,
     until: Until,
+    turns: &Semaphore,
 ) -> Result<AllocationView, Failure> {
     let at_lsn = client.decided_lsn();
     let mut log = Log::default();
     let mut told = String::new();
     let mut missed = 0;
     'looks: loop {
-        let view = match client.allocation(allocation_id, at_lsn).await {
+        let turn = turns.acquire().await?;
+        let looked = client.allocation(allocation_id, at_lsn).await;
+        drop(turn);
+        let view = match looked {
             // The read model follows what was just accepted, and a cell that is away may come back.
             Err(error) if may_pass(&error) && missed < MISSED_MAX => {
                 missed += 1;

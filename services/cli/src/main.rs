@@ -180,7 +180,7 @@ enum Command {
     Usage(Box<bill::Usage>),
     /// Report on a month: a page for people, or its summaries here.
     Report(bill::Report),
-    /// Show a tenant's budgets, and when they will be exhausted.
+    /// Show a tenant's budgets, or all, and when they will be exhausted.
     Budgets(bill::Budgets),
     /// Close, show, export, explain and reconcile the bill of a month.
     Invoice {
@@ -375,7 +375,7 @@ mod tests {
             "quota set a/b/c memory 1TiB --soft 512GiB --burst 2TiB --burst-for 10m --borrow 0 --lend 1GiB",
             "quota set a gpu --none --from 2026-01-31T08:00:00Z --until 2026-02-01T08:00:00Z",
             "rates set gpu:A100 3.5 --from 2026-12-01T00:00:00.001Z --expected-version 1",
-            "rates list",
+            "rates list --resource gpu:T4",
             "bill --tenant t --month 2026-11",
             "usage --by team --by job-set --month 2026-11 --resource gpu:A100",
             "usage --tenant t --by day --since 7d -o json",

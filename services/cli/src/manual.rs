@@ -52,7 +52,7 @@ mod reference;
 mod tests {
     use super::{reference::reference, *};
     use crate::commands;
-    use std::{env, path::Path};
+    use chassis::check_made;
 
     /// Commands that print no data, but that something was done; or data in one form alone, for another command or a shell.
     const WITHOUT_DATA: &str = "context set, context use, context delete, cell init, cell raise, bus init, bus tenant add, \
@@ -131,14 +131,6 @@ mod tests {
     #[test]
     fn the_reference_says_what_the_commands_are() {
         let made = reference(commands());
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cli.md");
-        if env::var_os("APPORTION_WRITE").is_some_and(|value| value == "1") {
-            fs::write(&path, &made).unwrap();
-        }
-        let found = fs::read_to_string(&path).unwrap_or_default();
-        assert!(
-            made == found,
-            "docs/cli.md is out of date; `APPORTION_WRITE=1 cargo test -p cli reference` writes it anew"
-        );
+        check_made("docs/cli.md", &made, "-p cli reference");
     }
 }

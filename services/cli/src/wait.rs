@@ -9,9 +9,9 @@ use crate::{
     sending::Left,
 };
 use clap::{Args, ValueEnum};
-use client::AllocationView;
-use std::{process::ExitCode, time::Duration};
-use tokio::task::JoinSet;
+use client::{AllocationView, Client};
+use std::{process::ExitCode, sync::Arc, time::Duration};
+use tokio::{sync::Semaphore, task::JoinSet};
 
 /// Of the exit code.
 const ENDS: &str = "\
@@ -70,29 +70,12 @@ impl Wait {
         let late = || Failure::late("not all were there in time; they go on");
         let client = left.within(context.tenant(self.whose.tenant.as_deref()));
         let client = client.await.ok_or_else(late)??;
-        let mut waits = JoinSet::new();
-        for (at, name) in self.allocations.iter().enumerate() {
+        let mut ids = Vec::with_capacity(self.allocations.len());
+        for name in &self.allocations {
             let id = left.within(names::allocation(&client, name)).await;
-            let (id, client) = (id.ok_or_else(late)??, client.clone());
-            waits.spawn(async move { (at, reached(&client, &id, until).await) });
+            ids.push(id.ok_or_else(late)??);
         }
-        let mut there = Vec::new();
-        let mut is_late = false;
-        while !waits.is_empty() {
-            match left.within(waits.join_next()).await {
-                Some(Some(done)) => {
-                    let (at, view) = done?;
-                    there.push((at, view?));
-                }
-                Some(None) => break,
-                None => {
-                    is_late = true;
-                    break;
-                }
-            }
-        }
-        there.sort_by_key(|(at, _)| *at);
-        let views: Vec<_> = there.into_iter().map(|(_, view)| view).collect();
+        let (views, is_late) = reach(&client, ids, until, &left).await?;
         Page::of(sheet(&views, until), "there is none of them").print(self.output)?;
         match is_late {
             true => Err(late()),
@@ -101,8 +84,39 @@ impl Wait {
     }
 }
 
+/// So many are looked at at once; the cell answers fewer of a tenant's questions at a time.
+const LOOKS: usize = 8;
+
+/// Those that are there, in their order, and whether the time was over before all were.
+pub async fn reach(
+    client: &Client,
+    ids: Vec<String>,
+    until: Until,
+    left: &Left,
+) -> Result<(Vec<AllocationView>, bool), Failure> {
+    let turns = Arc::new(Semaphore::new(LOOKS));
+    let mut waits = JoinSet::new();
+    for (at, id) in ids.into_iter().enumerate() {
+        let (client, turns) = (client.clone(), turns.clone());
+        waits.spawn(async move { (at, reached(&client, &id, until, &turns).await) });
+    }
+    let mut there = Vec::new();
+    let is_late = loop {
+        match left.within(waits.join_next()).await {
+            Some(Some(done)) => {
+                let (at, view) = done?;
+                there.push((at, view?));
+            }
+            Some(None) => break false,
+            None => break true,
+        }
+    };
+    there.sort_by_key(|(at, _)| *at);
+    Ok((there.into_iter().map(|(_, view)| view).collect(), is_late))
+}
+
 /// What the command line ends with.
-fn all(views: &[AllocationView], until: Until) -> u8 {
+pub fn all(views: &[AllocationView], until: Until) -> u8 {
     let codes: Vec<u8> = views.iter().map(|view| ends_with(view, until)).collect();
     match codes[..] {
         [one] => one,

@@ -92,7 +92,8 @@ fn what_cannot_be_meant_is_told_apart_by_the_exit_code() {
     check(&["list"], &all, 5, "connecting to nats://127.0.0.1:1");
     check(&["nodes"], &all, 2, "this is for the operator");
     check(&["node", "list"], &all, 2, "this is for the operator");
-    check(&["rates", "list"], &all, 2, "reads the cell's databases");
+    check(&["rates", "list"], &all, 2, "this is for the operator");
+    check(&["conservation"], &all, 2, "reads the cell's databases");
     check(&["cordon", "n"], &all, 2, "this is for the operator");
     check(
         &["context", "set", "c", "--creds", "t.creds"],

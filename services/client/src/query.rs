@@ -8,12 +8,12 @@ use crate::Client;
 use prost::Message;
 use schemas::v1::{
     AllocationQuery, AllocationReply, AllocationView, AllocationsPage, AllocationsQuery,
-    ApprovalsPage, ApprovalsQuery, BillQuery, BillReply, BudgetQuery, BudgetReply, BudgetView,
-    ExplainQuery, ExplainReply, JobSetsPage, JobSetsQuery, LeaseQuery, LeaseReply, LeaseView,
-    LogsQuery, LogsReply, NodeQuery, NodeReply, NodesPage, NodesQuery, OperationQuery,
-    OperationReply, OperationView, PreemptionsPage, PreemptionsQuery, QueryRefused, QueueQuery,
-    QueueReply, QueueView, QueuesQuery, QueuesReply, QuotaHistoryPage, QuotaHistoryQuery,
-    QuotaPage, QuotaQuery, Refusal, RefusalsPage, RefusalsQuery, ReservationView,
+    ApprovalsPage, ApprovalsQuery, BillQuery, BillReply, BudgetQuery, BudgetReply, ExplainQuery,
+    ExplainReply, JobSetsPage, JobSetsQuery, LeaseQuery, LeaseReply, LeaseView, LogsQuery,
+    LogsReply, NodeQuery, NodeReply, NodesPage, NodesQuery, OperationQuery, OperationReply,
+    OperationView, PreemptionsPage, PreemptionsQuery, QueryRefused, QueueQuery, QueueReply,
+    QueueView, QueuesQuery, QueuesReply, QuotaHistoryPage, QuotaHistoryQuery, QuotaPage,
+    QuotaQuery, RatesPage, RatesQuery, Refusal, RefusalsPage, RefusalsQuery, ReservationView,
     ReservationsQuery, ReservationsReply, ResourceQuery, ResourceReply, ResourceView, SettingsPage,
     SettingsQuery, TenantsPage, TenantsQuery, TryPlaceQuery, TryPlaceReply, TryQuotaQuery,
     TryQuotaReply, UsagePage, UsageQuery,
@@ -108,10 +108,9 @@ impl Client {
         self.ask("bill", query).await
     }
 
-    /// One's own budgets, those of the teams and namespaces, too.
-    pub async fn budgets(&self, at_lsn: u64) -> Result<Vec<BudgetView>, QueryError> {
-        let reply: BudgetReply = self.ask("budget", &BudgetQuery { at_lsn }).await?;
-        Ok(reply.budgets)
+    /// A page of one's own budgets, those of the teams and namespaces, too; to an operator of everybody's.
+    pub async fn budgets(&self, query: &BudgetQuery) -> Result<BudgetReply, QueryError> {
+        self.ask("budget", query).await
     }
 
     /// A page of what one's accounts may hold and do hold; to an operator of all tenants'. The next one has the `next` of this
@@ -172,6 +171,11 @@ impl Client {
     /// A page of what is set in the cell. Operators only.
     pub async fn settings(&self, query: &SettingsQuery) -> Result<SettingsPage, QueryError> {
         self.ask("settings", query).await
+    }
+
+    /// A page of the rates that were set. Operators only.
+    pub async fn rates(&self, query: &RatesQuery) -> Result<RatesPage, QueryError> {
+        self.ask("rates", query).await
     }
 
     /// A page of one's job sets, with how many of their allocations stand where; to an operator of everybody's.

@@ -5,9 +5,9 @@
 use super::fill::{JOB_SETS, Known, job_set, tried};
 use clap::ValueEnum;
 use client::{
-    AllocationStanding, AllocationsQuery, BillQuery, Client, ExplainQuery, JobSetsQuery,
-    NodesQuery, PreemptionsQuery, QueryError, QueueQuery, QuotaQuery, RefusalsQuery, SettingsQuery,
-    TenantsQuery, TryPlaceQuery, TryQuotaQuery, UsageBy, UsageQuery,
+    AllocationStanding, AllocationsQuery, BillQuery, BudgetQuery, Client, ExplainQuery,
+    JobSetsQuery, NodesQuery, PreemptionsQuery, QueryError, QueueQuery, QuotaQuery, RatesQuery,
+    RefusalsQuery, SettingsQuery, TenantsQuery, TryPlaceQuery, TryQuotaQuery, UsageBy, UsageQuery,
 };
 use ledger::memory::Seeded;
 use serde::Serialize;
@@ -49,12 +49,14 @@ pub enum Question {
     // By the operator, of everybody's.
     Settings,
     SettingsOfTenants,
+    Rates,
     Nodes,
     NodesWithGpus,
     Tenants,
     AllJobSets,
     AllQueues,
     AllQuota,
+    AllBudgets,
     AllPreemptions,
     AllReservations,
     AllRefusals,
@@ -62,15 +64,17 @@ pub enum Question {
 
 use Question as Q;
 
-const OF_OPERATORS: [Question; 11] = [
+const OF_OPERATORS: [Question; 13] = [
     Q::Settings,
     Q::SettingsOfTenants,
+    Q::Rates,
     Q::Nodes,
     Q::NodesWithGpus,
     Q::Tenants,
     Q::AllJobSets,
     Q::AllQueues,
     Q::AllQuota,
+    Q::AllBudgets,
     Q::AllPreemptions,
     Q::AllReservations,
     Q::AllRefusals,
@@ -169,7 +173,7 @@ impl Question {
             Q::Queue => client.queue(&QueueQuery::default()).await.map(drop),
             Q::Queues | Q::AllQueues => client.queues(0).await.map(drop),
             Q::Quota | Q::AllQuota => client.quota(&QuotaQuery::default()).await.map(drop),
-            Q::Budget => client.budgets(0).await.map(drop),
+            Q::Budget | Q::AllBudgets => client.budgets(&BudgetQuery::default()).await.map(drop),
             Q::Preemptions | Q::AllPreemptions => {
                 let query = PreemptionsQuery::default();
                 client.preemptions(&query).await.map(drop)
@@ -211,6 +215,7 @@ impl Question {
             Q::Bill => client.bill(&BillQuery::default()).await.map(drop),
             Q::Resource => client.resource(&known.resource, 0).await.map(drop),
             Q::Lease => client.lease(&known.lease, None, 0).await.map(drop),
+            Q::Rates => client.rates(&RatesQuery::default()).await.map(drop),
             Q::Settings => client.settings(&SettingsQuery::default()).await.map(drop),
             Q::SettingsOfTenants => {
                 let query = SettingsQuery {

@@ -21,7 +21,7 @@ use wire::Message as _;
 const PAGE_MAX: u32 = 1000;
 const PAGE: u32 = 200;
 /// A key's length, at the most: an account and a resource, each of names.
-const KEY_MAX: usize = 1024;
+pub(super) const KEY_MAX: usize = 1024;
 
 /// The verb `settings`.
 pub struct SettingsQueries {
@@ -79,7 +79,7 @@ impl Verb for SettingsQueries {
     }
 }
 
-fn view(one: &Setting) -> Result<v1::SettingView, Trouble> {
+pub(super) fn view(one: &Setting) -> Result<v1::SettingView, Trouble> {
     let unreadable = || OutOfRange::new("fact", format!("{} {}", one.setting, one.key));
     let fact = Event::decode(&one.fact).map_err(|_| unreadable())?;
     let fact = SettingFact::of(&fact).ok_or_else(unreadable)?;

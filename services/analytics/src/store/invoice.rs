@@ -5,21 +5,6 @@ use clickhouse::{Row, query::BytesCursor};
 use serde::{Deserialize, Serialize};
 use vocab::{Millis, Month, Token};
 
-/// A rate, as it is in the bill.
-#[derive(Debug, Clone, PartialEq, Eq, Row, Serialize, Deserialize)]
-pub struct RateLine {
-    pub resource: String,
-    /// Whose use, and where, it is for; empty: for all.
-    pub tenant: String,
-    pub priority_class: String,
-    pub pool: String,
-    pub cluster: String,
-    pub version: u64,
-    pub effective_from_ms: i64,
-    pub applied_from_ms: i64,
-    pub micro_per_unit_hour: u64,
-}
-
 /// A month's capacity of a pool in money, and what became of it, in millionths of the currency.
 #[derive(Debug, Clone, PartialEq, Row, Serialize, Deserialize)]
 pub struct Reconciled {
@@ -164,21 +149,6 @@ impl Export {
 }
 
 impl Store {
-    /// All rates that were ever set, by resource, scope, and from when on they count.
-    pub async fn rates(&self) -> Result<Vec<RateLine>, StoreError> {
-        let query = self.query(
-            "SELECT toString(r.resource) AS resource, toString(r.tenant) AS tenant,
-                 toString(r.priority_class) AS priority_class, toString(r.pool) AS pool, toString(r.cluster) AS cluster,
-                 r.version AS version,
-                 toUnixTimestamp64Milli(r.effective_from) AS effective_from_ms,
-                 toUnixTimestamp64Milli(r.applied_from) AS applied_from_ms,
-                 r.micro_per_unit_hour AS micro_per_unit_hour
-             FROM rates AS r
-             ORDER BY resource, tenant, priority_class, pool, cluster, applied_from_ms, version",
-        );
-        self.fetch_all(query).await
-    }
-
     pub async fn reconciliation(&self, month: Month) -> Result<Vec<Reconciled>, StoreError> {
         let query = self.query(
             "SELECT r.cluster AS cluster, r.pool AS pool, r.resource AS resource, capacity_micro, charged_micro,

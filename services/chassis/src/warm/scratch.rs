@@ -1,11 +1,11 @@
 //! A schema of its own for one test, on the Postgres that `make test` starts.
 
+use crate::check_made;
 use sqlx::{
     Executor, PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use std::{
-    path::Path,
     str::FromStr,
     sync::atomic::{AtomicU32, Ordering},
 };
@@ -72,16 +72,10 @@ pub fn check_migration(service: &str, tables: &[&Table], more: &str) {
         "-- Made of the rows in services/{service}/src/store by APPORTION_WRITE=1 cargo test -p {service} --test warm\n\n{}{more}",
         table::ddl(tables),
     );
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let path = root.join(format!("schemas/postgres/{service}/0001_tables.sql"));
-    if std::env::var_os("APPORTION_WRITE").is_some_and(|value| value == "1") {
-        std::fs::write(&path, &made).expect("the checkout can be written");
-    }
-    let found = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        made == found,
-        "{} is not what the rows say; `APPORTION_WRITE=1 cargo test -p {service} --test warm` writes it anew",
-        path.display()
+    check_made(
+        &format!("schemas/postgres/{service}/0001_tables.sql"),
+        &made,
+        &format!("-p {service} --test warm"),
     );
 }
 

@@ -1,12 +1,12 @@
-//! A tenant's budgets, as the tenant itself may ask by the bus.
+//! A tenant's budgets, as the tenant itself may ask by the bus; to operators those of all tenants.
 
 use crate::{
     Failure, amount,
     context::{Context, Whose},
-    print::{Cell, Output, Page, Sheet, column, exactly, moment, named, plain, valued},
+    print::{Cell, Column, Output, Page, Sheet, column, exactly, moment, named, plain, valued},
 };
 use clap::Args;
-use client::BudgetView;
+use client::{BudgetQuery, BudgetView, Client};
 use vocab::BudgetOf;
 
 #[derive(Args)]
@@ -19,16 +19,34 @@ pub struct Budgets {
 
 impl Budgets {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let client = context.tenant(self.whose.tenant.as_deref()).await?;
-        let budgets = client.budgets(0).await?;
-        let sheet = sheet(&budgets);
+        let of_all = context.tenant_of(self.whose.tenant.as_deref()).is_none();
+        let client = context.asker(self.whose.tenant.as_deref()).await?;
+        let budgets = ask(&client).await?;
+        let sheet = sheet(&budgets, of_all);
         Page::of(sheet, "no budgets: nothing bounds what is used up").print(self.output)
     }
 }
 
-/// Budgets with what is spent of them.
-pub fn sheet(budgets: &[BudgetView]) -> Sheet {
-    let columns = vec![
+/// All pages.
+pub async fn ask(client: &Client) -> Result<Vec<BudgetView>, Failure> {
+    let (mut query, mut budgets) = (BudgetQuery::default(), Vec::new());
+    loop {
+        let page = client.budgets(&query).await?;
+        budgets.extend(page.budgets);
+        if page.next.is_empty() {
+            return Ok(budgets);
+        }
+        query.after = page.next;
+        query.at_lsn = page.lsn;
+    }
+}
+
+/// Budgets with what is spent of them; `of_all`: of more tenants than one.
+pub fn sheet(budgets: &[BudgetView], of_all: bool) -> Sheet {
+    let tenant = of_all.then(|| column("tenant", "tenant"));
+    let mut columns: Vec<Column> = tenant.into_iter().collect();
+    let numbers = columns.len() + 6;
+    columns.extend([
         column("team", "team"),
         column("namespace", "namespace"),
         column("of", "of"),
@@ -38,11 +56,15 @@ pub fn sheet(budgets: &[BudgetView]) -> Sheet {
         column("amount", "budget"),
         column("spent", "spent"),
         column("burn_per_hour", "an hour"),
-    ];
-    Sheet::new(columns, 6, budgets.iter().map(row).collect())
+    ]);
+    let whole = |budget: &BudgetView| {
+        let tenant = of_all.then(|| plain(&budget.tenant));
+        tenant.into_iter().chain(row(budget)).collect()
+    };
+    Sheet::new(columns, numbers, budgets.iter().map(whole).collect())
 }
 
-fn row(budget: &BudgetView) -> Vec<Cell> {
+fn row(budget: &BudgetView) -> [Cell; 9] {
     let of = BudgetOf::parse(&budget.of);
     let amount = |amount: u128| match &of {
         Some(of) => exactly(amount::spent(of, amount), amount),
@@ -52,7 +74,7 @@ fn row(budget: &BudgetView) -> Vec<Cell> {
         None => valued("not in this period".to_owned(), serde_json::Value::Null),
         Some(at) => moment(at),
     };
-    vec![
+    [
         named(&budget.team),
         named(&budget.namespace),
         plain(&budget.of),
@@ -63,4 +85,28 @@ fn row(budget: &BudgetView) -> Vec<Cell> {
         amount(budget.spent.parse().unwrap_or_default()),
         amount(budget.burn.parse().unwrap_or_default()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whose_a_budget_is_stands_where_there_are_more_tenants_than_one() {
+        let budget = BudgetView {
+            tenant: "a".to_owned(),
+            team: "x".to_owned(),
+            of: "money".to_owned(),
+            amount: 5_000_000,
+            ..BudgetView::default()
+        };
+        let check = |of_all, expected: &[&str]| {
+            let sheet = sheet(std::slice::from_ref(&budget), of_all);
+            let texts = sheet.rows[0].iter().map(|cell| cell.text.as_str());
+            assert_eq!(texts.take(3).collect::<Vec<_>>(), expected);
+            assert_eq!(sheet.columns.len(), sheet.rows[0].len());
+        };
+        check(true, &["a", "x", "-"]);
+        check(false, &["x", "-", "money"]);
+    }
 }

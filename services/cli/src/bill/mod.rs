@@ -8,7 +8,7 @@ mod report;
 mod show;
 mod usage;
 
-pub use budgets::{Budgets, sheet as budgets_sheet};
+pub use budgets::{Budgets, ask as all_budgets, sheet as budgets_sheet};
 pub use describe::Describe;
 pub use invoice::InvoiceCommand;
 pub use rates::RatesCommand;

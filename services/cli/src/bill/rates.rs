@@ -5,16 +5,17 @@ use crate::{
     Failure, amount,
     context::Context,
     operate::{Expected, told},
-    print::{Output, Page, Sheet, column, exactly, moment, number, plain, valued},
+    print::{Cell, Output, Page, Sheet, column, exactly, moment, number, plain, valued},
 };
 use clap::{Args, Subcommand};
-use schemas::v1;
+use client::{Client, RatesQuery, SetRate, SettingView};
+use schemas::v1::setting_view::Change;
 
 #[derive(Subcommand)]
 pub enum RatesCommand {
     /// Say what a resource costs from a moment on.
     Set(Set),
-    /// Show all rates, and since when they count.
+    /// Show the rates that were set: since when they count, when they were set, and by which operation.
     List(List),
 }
 
@@ -64,7 +65,7 @@ impl RatesCommand {
 impl Set {
     async fn run(self, context: &Context) -> Result<(), Failure> {
         let title = format!("rate of {}", self.resource);
-        let change = v1::SetRate {
+        let change = SetRate {
             resource: self.resource,
             micro_per_unit_hour: self.price,
             effective_from_ms: self
@@ -84,44 +85,128 @@ impl Set {
 
 #[derive(Args)]
 pub struct List {
+    /// Only of this resource: cpu, memory, gpu or gpu:<model>.
+    #[arg(long)]
+    resource: Option<String>,
     #[command(flatten)]
     output: Output,
 }
 
+/// Rates of one question.
+const PAGE_MAX: u32 = 1000;
+
 impl List {
     async fn run(self, context: &Context) -> Result<(), Failure> {
-        let rates = context.usage()?.rates().await?;
-        let from = |ms: i64| match ms {
+        let client = context.operator_until(None).await?;
+        let views = ask(&client, self.resource.unwrap_or_default()).await?;
+        Page::of(sheet(&views), "no rates: what is used costs nothing").print(self.output)
+    }
+}
+
+/// All pages.
+async fn ask(client: &Client, resource: String) -> Result<Vec<SettingView>, Failure> {
+    let mut query = RatesQuery {
+        resource,
+        limit: PAGE_MAX,
+        ..RatesQuery::default()
+    };
+    let mut views = Vec::new();
+    loop {
+        let page = client.rates(&query).await?;
+        views.extend(page.rates);
+        if page.next.is_empty() {
+            return Ok(views);
+        }
+        query.after = page.next;
+        query.at_lsn = page.lsn;
+    }
+}
+
+/// Each resource and scope by the moment from which on its rates count.
+fn sheet(views: &[SettingView]) -> Sheet {
+    let rates = views.iter().filter_map(|view| match &view.change {
+        Some(Change::Rate(rate)) => Some((view, rate)),
+        _ => None,
+    });
+    let mut rates: Vec<_> = rates.collect();
+    rates.sort_by_key(|(view, rate)| (&view.key, rate.effective_from_ms, view.version));
+    let columns = vec![
+        column("resource", "resource"),
+        column("tenant", "tenant"),
+        column("priority_class", "priority class"),
+        column("pool", "pool"),
+        column("cluster", "cluster"),
+        column("version", "version"),
+        column("from_ms", "from"),
+        column("set_at_ms", "set at"),
+        column("operation_id", "operation"),
+        column("micro_per_unit_hour", "price per unit and hour"),
+    ];
+    let rows = rates.into_iter().map(|(view, rate)| row(view, rate));
+    Sheet::new(columns, 9, rows.collect())
+}
+
+fn row(view: &SettingView, rate: &SetRate) -> Vec<Cell> {
+    let scope = |name: &str| match name {
+        "" => exactly("all".to_owned(), ""),
+        name => plain(name),
+    };
+    vec![
+        plain(&rate.resource),
+        scope(&rate.tenant),
+        scope(&rate.priority_class),
+        scope(&rate.pool),
+        scope(&rate.cluster),
+        number(view.version),
+        match rate.effective_from_ms {
             0 => valued("the beginning".to_owned(), 0),
             ms => moment(ms),
+        },
+        moment(view.set_at_ms),
+        plain(&view.operation_id),
+        money(rate.micro_per_unit_hour.into()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_of_a_key_stand_in_the_order_in_which_they_count() {
+        let view = |key: &str, version, from, tenant: &str| SettingView {
+            key: key.to_owned(),
+            version,
+            set_at_ms: 1000,
+            operation_id: format!("op-{version}"),
+            change: Some(Change::Rate(SetRate {
+                resource: "gpu".to_owned(),
+                micro_per_unit_hour: 1_500_000,
+                effective_from_ms: from,
+                tenant: tenant.to_owned(),
+                ..SetRate::default()
+            })),
+            ..SettingView::default()
         };
-        let scope = |name: &str| match name {
-            "" => exactly("all".to_owned(), ""),
-            name => plain(name),
-        };
-        let rows = rates.iter().map(|rate| {
-            vec![
-                plain(&rate.resource),
-                scope(&rate.tenant),
-                scope(&rate.priority_class),
-                scope(&rate.pool),
-                scope(&rate.cluster),
-                number(rate.version),
-                from(rate.applied_from_ms),
-                money(rate.micro_per_unit_hour.into()),
-            ]
-        });
-        let columns = vec![
-            column("resource", "resource"),
-            column("tenant", "tenant"),
-            column("priority_class", "priority class"),
-            column("pool", "pool"),
-            column("cluster", "cluster"),
-            column("version", "version"),
-            column("from_ms", "from"),
-            column("micro_per_unit_hour", "price per unit and hour"),
+        let views = [
+            view("gpu", 1, 0, ""),
+            view("gpu", 2, 9000, ""),
+            view("gpu", 3, 5000, ""),
+            view("gpu tenant=a", 1, 2000, "a"),
         ];
-        let sheet = Sheet::new(columns, 7, rows.collect());
-        Page::of(sheet, "no rates: what is used costs nothing").print(self.output)
+        let sheet = sheet(&views);
+        let texts = |row: &Vec<Cell>| {
+            let texts = [1, 5, 6, 7, 8, 9].map(|at| row[at].text.clone());
+            texts.join(" ")
+        };
+        let found: Vec<_> = sheet.rows.iter().map(texts).collect();
+        let set = "1970-01-01T00:00:01Z";
+        let expected = [
+            format!("all 1 the beginning {set} op-1 1.500000"),
+            format!("all 3 1970-01-01T00:00:05Z {set} op-3 1.500000"),
+            format!("all 2 1970-01-01T00:00:09Z {set} op-2 1.500000"),
+            format!("a 1 1970-01-01T00:00:02Z {set} op-1 1.500000"),
+        ];
+        assert_eq!(found, expected);
     }
 }

@@ -4,7 +4,7 @@
 //! Keys, types and meanings are read from the structs that the files are read into, as rustfmt writes them; defaults are
 //! those of the running code. That there is no other key is asked of the code that refuses unknown ones.
 
-use chassis::{Config, HttpConfig, LogConfig, Service};
+use chassis::{Config, HttpConfig, LogConfig, Service, check_made};
 use serde::de::DeserializeOwned;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,7 +14,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-const WRITE: &str = "APPORTION_WRITE";
 const INTRODUCTION: &str = "\
 # Configuration
 
@@ -546,16 +545,7 @@ fn rendered() -> String {
 
 #[test]
 fn the_document_says_what_the_files_are_read_into() {
-    let path = root().join("docs/configuration.md");
-    let made = rendered();
-    if env::var_os(WRITE).is_some_and(|value| value == "1") {
-        fs::write(&path, &made).expect("a page of the repository can be written");
-    }
-    let found = fs::read_to_string(&path).unwrap_or_default();
-    assert!(
-        made == found,
-        "docs/configuration.md is out of date: `{WRITE}=1 cargo test -p cli configuration` writes it anew"
-    );
+    check_made("docs/configuration.md", &rendered(), "-p cli configuration");
 }
 
 /// Every text in the sources of the programs that is the name of a variable, or would be if it were one of ours.

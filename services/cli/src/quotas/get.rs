@@ -3,7 +3,7 @@
 use super::{ask_of, json};
 use crate::{
     Failure, amount,
-    bill::budgets_sheet,
+    bill::{all_budgets, budgets_sheet},
     context::Context,
     print::{Cell, Output, Page, Sheet, column, exactly, named, plain, valued},
 };
@@ -50,7 +50,7 @@ impl Get {
         let tenant = &self.account.tenant;
         let client = context.asker(Some(tenant.as_str())).await?;
         let told = ask_of(&client, &self.account, self.waiting).await?;
-        let mut budgets = client.budgets(0).await?;
+        let mut budgets = all_budgets(&client).await?;
         let name = |name: &Option<Token>| name.as_ref().map_or("", Token::as_str).to_owned();
         let own = (name(&self.account.team), name(&self.account.namespace));
         budgets.retain(|it| (&it.team, &it.namespace) == (&own.0, &own.1));
@@ -85,7 +85,7 @@ fn page(view: &View) -> Page {
         .lines(beside(view));
     match view.budgets.is_empty() {
         true => page,
-        false => page.sheet(budgets_sheet(&view.budgets)),
+        false => page.sheet(budgets_sheet(&view.budgets, false)),
     }
 }
 

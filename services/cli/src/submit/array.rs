@@ -74,13 +74,13 @@ impl Indexes {
         self.0.iter().map(element).collect()
     }
 
-    /// Tells the operation, asks for all of them, and tells what came of it.
+    /// Tells the operation, asks for all of them, and tells what came of it. The ids of the allocations, if all were accepted.
     pub async fn send(
         &self,
         client: &Client,
         submit: &v1::Submit,
         sending: &Sending,
-    ) -> Result<(), Failure> {
+    ) -> Result<Vec<String>, Failure> {
         let id = sending.id();
         let ask = async |open: &[Element]| {
             let indexes: Vec<u32> = open.iter().map(|one| one.index).collect();

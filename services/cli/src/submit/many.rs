@@ -174,8 +174,12 @@ fn order(on: &[BTreeSet<usize>]) -> Result<Vec<usize>, Vec<usize>> {
     }
 }
 
-/// Tells what will be sent, sends it, and tells what came of it.
-pub async fn send(client: &Client, ready: Vec<Ready>, sending: &Sending) -> Result<(), Failure> {
+/// Tells what will be sent, sends it, and tells what came of it. The ids of the allocations, if all were accepted.
+pub async fn send(
+    client: &Client,
+    ready: Vec<Ready>,
+    sending: &Sending,
+) -> Result<Vec<String>, Failure> {
     for one in &ready {
         note!("operation {}: {}", one.id, one.title);
     }
@@ -198,14 +202,16 @@ impl Titled for Ready {
     }
 }
 
-/// Asks for all of them, and again for those without an outcome while there is time, and tells what came of each.
+/// Asks for all of them, and again for those without an outcome while there is time, and tells what came of each. The ids of the
+/// allocations, if all were accepted.
 pub async fn outcomes<T: Titled>(
     all: Vec<T>,
     ask: impl AsyncFn(&[T]) -> Vec<Result<v1::Submitted, Failed>>,
     sending: &Sending,
-) -> Result<(), Failure> {
+) -> Result<Vec<String>, Failure> {
     let mut open = all;
     let (all, left) = (open.len(), Left::of(sending.deadline()));
+    let mut accepted = Vec::with_capacity(all);
     let mut refused = 0;
     let failed = loop {
         let outcomes = ask(&open).await;
@@ -214,7 +220,10 @@ pub async fn outcomes<T: Titled>(
         for (one, outcome) in open.into_iter().zip(outcomes) {
             let title = one.title();
             match outcome {
-                Ok(done) => say!("{title} {} {}", done.allocation_id, state(&done)),
+                Ok(done) => {
+                    say!("{title} {} {}", done.allocation_id, state(&done));
+                    accepted.push(done.allocation_id);
+                }
                 Err(Failed::Refused(why)) => {
                     refused += 1;
                     note!("{title}: refused: {}", why.explanation);
@@ -243,7 +252,7 @@ pub async fn outcomes<T: Titled>(
     let failure = match failed {
         Some(failed) => Failure::from(failed),
         None if refused > 0 => Failure::refused(format!("{refused} of {all} were refused")),
-        None => return Ok(()),
+        None => return Ok(accepted),
     };
     Err(match bad < all {
         true => failure.afterwards(),

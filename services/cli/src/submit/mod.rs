@@ -19,8 +19,10 @@ use crate::{
     look, names,
     print::{Output, say},
     sending::{Left, Sending},
+    wait,
 };
 use clap::{Args, ValueEnum};
+use client::Client;
 use schemas::v1::{self, submitted};
 use std::{fs, io, process::ExitCode};
 
@@ -32,16 +34,17 @@ pub struct Submit {
     task: Task,
     /// Ask for all that a file asks for: documents of YAML, or lines of JSON, whose fields are the flags of this command without the
     /// dashes and with _ for -; - is the standard input. A document may name others in `after` and `after_success`.
-    #[arg(long, short = 'F', value_name = "FILE", conflicts_with_all = ["Task", "Place", "Gang", "Work", "array", "follow", "wait"])]
+    #[arg(long, short = 'F', value_name = "FILE", conflicts_with_all = ["Task", "Place", "Gang", "Work", "array", "follow"])]
     file: Option<String>,
     /// Ask for one allocation for each index, all in one request: 0-999, 0-999:2 or 1,3,5-7. The index is the end of the name, and its
     /// command finds it in APPORTION_ARRAY_INDEX. The one of index 7 is the operation `<id>-7`. Cells of feature level 8 and above.
-    #[arg(long, value_name = "INDEXES", conflicts_with_all = ["follow", "wait"])]
+    #[arg(long, value_name = "INDEXES", conflicts_with = "follow")]
     array: Option<array::Indexes>,
     /// Show what it writes until it has ended, and end with the exit code of its command.
     #[arg(long, short, conflicts_with = "wait")]
     follow: bool,
-    /// Until when to wait, no longer than --deadline: with `ended`, it ends with the exit code of the run's command.
+    /// Until when to wait, no longer than --deadline: with `ended`, it ends with the exit code of the run's command. With --array
+    /// and --file it waits for all of them if all were accepted, and ends as `wait` does.
     #[arg(long, value_enum, default_value_t)]
     wait: Wait,
     /// Say what would become of it, and ask for nothing: whether the inbox would accept it, whether quota would be reserved for it
@@ -199,8 +202,8 @@ impl Submit {
         }
         if let Some(mut all) = of_file {
             all.iter_mut().try_for_each(|one| one.of_tenant(tenant))?;
-            many::send(&client, all, &sending).await?;
-            return Ok(ExitCode::SUCCESS);
+            let ids = many::send(&client, all, &sending).await?;
+            return wait_for(&client, ids, waits_for, &left).await;
         }
         if self.dry_run {
             trial::run(&client, self.task.request(), self.output).await?;
@@ -208,8 +211,8 @@ impl Submit {
         }
         if let Some(indexes) = &self.array {
             let submit = self.task.request();
-            indexes.send(&client, &submit, &sending).await?;
-            return Ok(ExitCode::SUCCESS);
+            let ids = indexes.send(&client, &submit, &sending).await?;
+            return wait_for(&client, ids, waits_for, &left).await;
         }
         let submitted = client.submit(self.task.request(), sending.id()).await?;
         let id = &submitted.allocation_id;
@@ -244,6 +247,28 @@ impl Submit {
 
     fn ready(&self, all: Vec<many::Asked>) -> Result<Vec<many::Ready>, Failure> {
         many::ready(all, &self.sending.base()).map_err(|faults| faulty(&faults))
+    }
+}
+
+/// Of all that was asked for. What the command line ends with is as `wait` says.
+async fn wait_for(
+    client: &Client,
+    ids: Vec<String>,
+    waits_for: Option<(Until, &'static str)>,
+    left: &Left,
+) -> Result<ExitCode, Failure> {
+    let Some((until, event)) = waits_for else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let wanted = ids.len();
+    let reached = wait::reach(client, ids, until, left).await;
+    let (views, is_late) = reached.map_err(Failure::afterwards)?;
+    match is_late {
+        false => Ok(ExitCode::from(wait::all(&views, until))),
+        true => Err(Failure::late(format!(
+            "{wanted} were accepted, but the {event} of {} did not come before the deadline; they go on",
+            wanted - views.len()
+        ))),
     }
 }
 
@@ -395,6 +420,18 @@ mod tests {
             "--operation-id x",
         ] {
             assert!(request(&format!("--dry-run {beside}")).is_err(), "{beside}");
+        }
+    }
+
+    #[test]
+    fn many_can_be_waited_for_and_not_followed() {
+        let parses = |flags: &str| {
+            let line = format!("submit --tenant t {flags}");
+            Line::try_parse_from(line.split_whitespace()).is_ok()
+        };
+        for many in ["--array 0-3", "--file jobs.yaml"] {
+            assert!(parses(&format!("{many} --wait ended --deadline 1m")));
+            assert!(!parses(&format!("{many} --follow")));
         }
     }
 

@@ -1,17 +1,15 @@
 //! The table `quota_budgets`.
 
 use super::{
-    keys::{Accounts, Below},
+    keys::{self, Accounts, Below},
     parted,
 };
-use crate::project::BudgetState;
+use crate::project::{BudgetKey, BudgetState};
 use chassis::warm::{ROWS_MAX, WarmError, merge};
 use sqlx::{PgConnection, PgPool};
 use std::collections::BTreeMap;
 use table::{Row, Table};
 use vocab::{Account, Budget, BudgetOf, Millis, Period, Token};
-
-type BudgetKey = (Account, BudgetOf);
 
 /// Budgets and how fast they are used up.
 #[derive(Table)]
@@ -74,7 +72,8 @@ impl Spending {
         }
     }
 
-    fn state(self) -> (BudgetOf, BudgetState) {
+    fn into_state(self) -> (Account, BudgetOf, BudgetState) {
+        let account = keys::account(self.tenant, self.team, self.namespace);
         let state = BudgetState {
             budget: Budget {
                 amount: self.amount,
@@ -87,7 +86,7 @@ impl Spending {
             burn: self.burn,
             exhausted_at: self.exhausted_at,
         };
-        (self.budget_of, state)
+        (account, self.budget_of, state)
     }
 }
 
@@ -126,25 +125,35 @@ async fn delete(tx: &mut PgConnection, gone: &[&BudgetKey]) -> Result<(), WarmEr
     Ok(())
 }
 
-/// All budgets of a tenant and of what is below it.
+/// The budgets of a tenant and of what is below it, or of all tenants, behind one of them: each account's before those below
+/// it, by what they are of.
 pub async fn budgets(
     pool: &PgPool,
-    tenant: &Token,
+    tenant: Option<&Token>,
+    after: Option<&BudgetKey>,
+    limit: u32,
 ) -> Result<Vec<(Account, BudgetOf, BudgetState)>, WarmError> {
-    let query =
-        table::select(Spending::TABLE) + " WHERE tenant = $1 ORDER BY team, namespace, budget_of";
+    // Apart, as one statement for both would not go by the key.
+    let of = match tenant {
+        Some(_) => "tenant = $1",
+        None => "$1::text IS NULL",
+    };
+    let query = table::select(Spending::TABLE)
+        + &format!(
+            " WHERE {of} AND (tenant, team, namespace, budget_of) > ($2, $3, $4, $5)
+            ORDER BY tenant, team, namespace, budget_of LIMIT $6"
+        );
+    let mut accounts = Accounts::default();
+    after.iter().for_each(|(account, _)| accounts.push(account));
+    let first = |names: &[&str]| names.first().copied().unwrap_or("").to_owned();
     let rows: Vec<Spending> = sqlx::query_as(&query)
-        .bind(tenant.as_str())
+        .bind(tenant.map(Token::as_str))
+        .bind(first(&accounts.tenants))
+        .bind(first(&accounts.teams))
+        .bind(first(&accounts.namespaces))
+        .bind(after.map_or("", |(_, of)| of.name()))
+        .bind(i64::from(limit))
         .fetch_all(pool)
         .await?;
-    let of = |row: Spending| {
-        let account = Account {
-            tenant: row.tenant.clone(),
-            team: row.team.0.clone(),
-            namespace: row.namespace.0.clone(),
-        };
-        let (of, state) = row.state();
-        (account, of, state)
-    };
-    Ok(rows.into_iter().map(of).collect())
+    Ok(rows.into_iter().map(Spending::into_state).collect())
 }

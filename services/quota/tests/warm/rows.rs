@@ -2,7 +2,7 @@
 
 use super::*;
 use ledger::{Batch, SinkError};
-use quota::project::{BudgetState, Planned, Reclaimed, TenantRow, WaitingState};
+use quota::project::{BudgetKey, BudgetState, Planned, Reclaimed, TenantRow, WaitingState};
 use vocab::{
     AllocationNo, Budget, BudgetOf, HOUR_MS, Lsn, OnExceed, Period, ReclaimFrom, Refusal,
     ResourceKind, Rule, Validity,
@@ -246,7 +246,12 @@ async fn budgets_are_read_as_they_were_written() {
         put(cpu.clone(), Some(state(3, Some(HOUR)))),
     ];
     write(&pool, &changes).await.unwrap();
-    let read = async || store::budgets(&pool, &token("a")).await.unwrap();
+    let (a, b) = (token("a"), token("b"));
+    let read_from = async |whose: Option<&Token>, after: Option<&BudgetKey>, limit| {
+        let rows = store::budgets(&pool, whose, after, limit).await;
+        rows.unwrap()
+    };
+    let read = async || read_from(Some(&a), None, 9).await;
     let own = account("a/x/n");
     let expected = [
         (own.clone(), cpu.clone(), state(3, Some(HOUR))),
@@ -255,6 +260,32 @@ async fn budgets_are_read_as_they_were_written() {
     assert_eq!(read().await, expected);
     write(&pool, &[put(cpu, None)]).await.unwrap();
     assert_eq!(read().await, expected[1..]);
+
+    let mut changes = vec![];
+    for text in ["a", "a/x", "a/y", "b"] {
+        let key = (account(text), BudgetOf::Money);
+        changes.push(Change::Budget(key, Some(Box::new(state(4, Some(HOUR))))));
+    }
+    write(&pool, &changes).await.unwrap();
+    let all = ["a", "a/x", "a/x/n", "a/y", "b"];
+    for (whose, expected) in [
+        (None, &all[..]),
+        (Some(&a), &all[..4]),
+        (Some(&b), &all[4..]),
+    ] {
+        for limit in 1..7 {
+            let (mut found, mut after) = (Vec::new(), None);
+            loop {
+                let rows = read_from(whose, after.as_ref(), limit).await;
+                let Some((account, of, _)) = rows.last() else {
+                    break;
+                };
+                after = Some((account.clone(), of.clone()));
+                found.extend(rows.into_iter().map(|(account, ..)| account.to_string()));
+            }
+            assert_eq!(found, expected, "{whose:?} {limit}");
+        }
+    }
     scratch.close().await;
 }
 
