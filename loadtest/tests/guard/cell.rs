@@ -86,6 +86,7 @@ impl Cell {
             backlog: InboxLimits::default(),
             says_after: SAYS_AFTER,
             orders: Orders::default(),
+            trials: false,
             step: Arc::new(AtomicU64::new(0)),
         };
         let deciders = [Role::Admission, Role::Quota, Role::Scheduler, Role::Nodes];

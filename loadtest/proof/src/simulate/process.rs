@@ -68,6 +68,8 @@ pub struct Shared {
     pub backlog: InboxLimits,
     pub says_after: u64,
     pub orders: Orders,
+    /// Whether quota and the scheduler are asked for trials beside their work.
+    pub trials: bool,
     /// The world's step.
     pub step: Arc<AtomicU64>,
 }
@@ -165,13 +167,13 @@ impl Process {
             }
             Role::Quota => {
                 let (trials, questions) = Trials::of_quota(random);
-                process.trials = Some(trials);
+                process.trials = shared.trials.then_some(trials);
                 let parts = on_ledger(quota::Config::default(), questions);
                 process.lead::<Quota>(shared, snapshot_every, parts)
             }
             Role::Scheduler => {
                 let (trials, questions) = Trials::of_scheduler(random);
-                process.trials = Some(trials);
+                process.trials = shared.trials.then_some(trials);
                 let parts = on_ledger(shared.scheduler.clone(), questions);
                 process.lead::<Scheduler>(shared, snapshot_every, parts)
             }

@@ -152,6 +152,7 @@ impl World {
             backlog,
             says_after,
             orders: orders.clone(),
+            trials: true,
             step: Arc::new(AtomicU64::new(0)),
         };
         // In some worlds hardly a run ends before all is over.
