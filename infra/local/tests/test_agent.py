@@ -517,8 +517,9 @@ name: first
         ids = [[line.split()[1] for line in each.stdout.splitlines()] for each in (held, again)]
         self.assertEqual(ids[0][1:], ids[1][:2], "the same operations")
         self.assertNotIn(ids[1][2], ids[0])
-        view = json.loads(self.apportion("get", "--tenant", "team-a", ids[0][0], "-o", "json"))
-        self.assertEqual((view["state"], view["array_index"]), ("waiting", 0))
+        first = ("get", "--tenant", "team-a", ids[0][0], "-o", "json")
+        self.wait(lambda: json.loads(self.apportion(*first))["state"] == "waiting", "the read model follows")
+        self.assertEqual(json.loads(self.apportion(*first))["array_index"], 0)
         other = self.ask(*nowhere, "--run-time", "1m", "--array", "0-2")
         self.assertNotEqual(other.returncode, 0)
         self.assertIn("3 of 3 were refused", other.stderr)
