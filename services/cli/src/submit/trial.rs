@@ -525,9 +525,9 @@ mod tests {
 inbox        it would be accepted
 quota        it would be reserved, above a soft limit, borrowed of what others of cohort labs lend, but not on T4
 scheduler    it would be placed at once, on n1
-account           resource     fits  asked  held  soft  limit  burst
-x                 cpu (cores)  no        4     3     -      6      -
-the tenant's own  cpu (cores)  yes       4     3     -      9      -
+account           resource     fits  asked   held  soft  limit  burst
+x                 cpu (cores)  no    4.000  3.000     -  6.000      -
+the tenant's own  cpu (cores)  yes   4.000  3.000     -  9.000      -
 A trial is a snapshot (quota as of lsn 12, the scheduler as of lsn 13) and promises nothing: nothing was recorded or kept for it, and what comes meanwhile changes it.
 ";
         assert_eq!(shown(&reserved, &placed), expected);
@@ -561,7 +561,7 @@ A trial is a snapshot (quota as of lsn 12, the scheduler as of lsn 13) and promi
             "scheduler    with quota, it would wait, because no node that it may use has enough free now",
             "place        behind 4 of the 9 that wait in queue t; others may be made to go for it, which is not judged",
             "         3 nodes: not enough free cpu",
-            "missing      at least 2 cores more free on one node",
+            "missing      at least 2.000 cores more free on one node",
         ] {
             assert!(text.lines().any(|it| it == line), "{line}\n{text}");
         }
