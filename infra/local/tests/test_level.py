@@ -62,6 +62,18 @@ class Level(unittest.TestCase):
     def wait(self, condition, what):
         self.assertTrue(net.wait_until(condition, PATIENCE_SECONDS), what)
 
+    def accepted_at_last(self, *words):
+        """The command, again and again until it does what it is told."""
+        tries = []
+
+        def accepted():
+            tries.append(self.apportion(*words))
+            return tries[-1].returncode == 0
+
+        if not net.wait_until(accepted, PATIENCE_SECONDS):
+            last = tries[-1]
+            self.fail(f"{len(tries)} tries; the last ended with {last.returncode}: {last.stdout}{last.stderr}")
+
     def control(self, command):
         with socket.socket(socket.AF_UNIX) as connection:
             connection.connect(self.stack["control"])
@@ -209,7 +221,7 @@ class Level(unittest.TestCase):
         self.assertIn("already", done.stderr)
 
         # A leader hears of it some time later.
-        self.wait(lambda: self.apportion(*array).returncode == 0, "arrays are refused still")
+        self.accepted_at_last(*array)
         agent = self.agent("after")
         self.silence_until_suspected(agent, "after")
         agent.kill()

@@ -114,6 +114,16 @@ async fn read_whole(mut object: Object) -> Result<Stored, BusError> {
     }
 }
 
+/// A list knows its end by what the server says of its last entry, and waits for ever where that entry was replaced meanwhile.
+async fn whole_list<V, E: std::fmt::Display>(
+    entries: impl futures::Stream<Item = Result<V, E>>,
+) -> Result<Vec<V>, BusError> {
+    match timeout(PART_TIMEOUT, entries.try_collect()).await {
+        Ok(entries) => entries.map_err(unavailable),
+        Err(_) => Err(unavailable("the list of snapshots does not end")),
+    }
+}
+
 /// One cell's streams.
 #[derive(Clone)]
 pub struct JetStreamBus {
@@ -613,12 +623,26 @@ impl Bus for JetStreamBus {
     async fn witnesses(&self, ledger: LedgerId) -> Result<Vec<Witness>, BusError> {
         let list = async {
             let store = self.snapshots().await?;
-            let listed = store.list().await.map_err(unavailable)?;
-            let found: Vec<ObjectInfo> = listed.try_collect().await.map_err(unavailable)?;
-            Ok::<_, BusError>(found)
+            whole_list(store.list().await.map_err(unavailable)?).await
         };
         let found = self.answered(list).await?;
         let witness = |info: &ObjectInfo| from_metadata(&info.name, &info.metadata, ledger);
         Ok(found.iter().filter_map(witness).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::{StreamExt, stream};
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_does_not_end_is_given_up() {
+        let some = || stream::iter([Ok::<_, String>(1), Ok(2)]);
+        assert_eq!(whole_list(some()).await, Ok(vec![1, 2]));
+        let endless = whole_list(some().chain(stream::pending())).await;
+        let why = endless.map_err(|error| error.to_string());
+        let expected = "bus unavailable: the list of snapshots does not end";
+        assert_eq!(why, Err(expected.to_owned()));
     }
 }
