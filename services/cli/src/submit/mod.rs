@@ -49,8 +49,8 @@ pub struct Submit {
     wait: Wait,
     /// Say what would become of it, and ask for nothing: whether the inbox would accept it, whether quota would be reserved for it
     /// or which limit it is over, and on which node it would be placed or why it would wait. It is judged by the cell as it stands at
-    /// this moment, and promises nothing. A member of a gang is judged by the inbox alone. It fails like a refused request where it
-    /// would be refused or denied, or no node could ever hold it.
+    /// this moment, and promises nothing. With --gang the whole gang is judged, as if each member asked for the same. It fails
+    /// like a refused request where it would be refused or denied, or no node could ever hold it.
     #[arg(long, conflicts_with_all = ["file", "array", "follow", "wait", "operation_id"])]
     dry_run: bool,
     #[command(flatten)]

@@ -47,6 +47,7 @@ pub async fn run(client: &Client, submit: v1::Submit, output: Output) -> Result<
         let value = object([("inbox", object([("decided", "accepted".into())]))]);
         return Page::new(value).text(INBOX_ALONE).print(output);
     };
+    let size = spec.gang.as_ref().map_or(1, |gang| gang.size);
     let quota = TryQuotaQuery {
         spec: Some(spec.clone()),
         at_lsn: 0,
@@ -58,7 +59,7 @@ pub async fn run(client: &Client, submit: v1::Submit, output: Output) -> Result<
         at_lsn: 0,
     };
     let place = Judged::of(client.try_place(&place).await)?;
-    page(&quota, &place).print(output)?;
+    page(size, &quota, &place).print(output)?;
     match against(&quota, &place) {
         Some(against) => Err(Failure::refused(against)),
         None => Ok(()),
@@ -110,21 +111,29 @@ fn never_fits(reason: i32) -> String {
     }
 }
 
-fn page(quota: &Judged<TryQuotaReply>, place: &Judged<TryPlaceReply>) -> Page {
+/// `size`: of its gang; 1 without one.
+fn page(size: u32, quota: &Judged<TryQuotaReply>, place: &Judged<TryPlaceReply>) -> Page {
     let value = object([
+        ("members", size.into()),
         ("inbox", object([("decided", "accepted".into())])),
         ("quota", quota_value(quota)),
         ("scheduler", place_value(place)),
     ]);
     let page = Page::new(value)
+        .lines(gang_line(size))
         .text("inbox        it would be accepted")
         .lines(quota_lines(quota))
-        .lines(place_lines(quota, place));
+        .lines(place_lines(size, quota, place));
     let page = match quota {
         Judged::So(said) => page.sheet(limits(said)),
         Judged::Not(_) => page,
     };
     page.text(snapshot(quota, place))
+}
+
+fn gang_line(size: u32) -> Option<String> {
+    let text = "members, judged together as if each asked for the same as this one";
+    (size > 1).then(|| format!("gang         of {size} {text}"))
 }
 
 /// What a trial is worth.
@@ -152,7 +161,8 @@ fn snapshot(quota: &Judged<TryQuotaReply>, place: &Judged<TryPlaceReply>) -> Str
 fn not_judged(refusal: &v1::Refusal) -> String {
     match (Rule::from_number(refusal.rule), refusal.subject.as_str()) {
         (Some(Rule::NotSupported), "gang") => {
-            "not supported for a member of a gang: what it asks for is known when all of it has asked".to_owned()
+            "not supported for this gang: how many of its members find room has to be tried out"
+                .to_owned()
         }
         (Some(Rule::UnknownVerb), _) => {
             "not supported: the cell's services do not answer that yet".to_owned()
@@ -234,7 +244,11 @@ fn waits_for_quota(waiting: &QuotaTrialWaiting) -> String {
     format!("it would be accepted, and wait for quota: {limit}{others}")
 }
 
-fn place_lines(quota: &Judged<TryQuotaReply>, place: &Judged<TryPlaceReply>) -> Vec<String> {
+fn place_lines(
+    size: u32,
+    quota: &Judged<TryQuotaReply>,
+    place: &Judged<TryPlaceReply>,
+) -> Vec<String> {
     let said = match place {
         Judged::Not(refusal) => {
             return vec![format!("scheduler    not judged: {}", not_judged(refusal))];
@@ -252,15 +266,19 @@ fn place_lines(quota: &Judged<TryQuotaReply>, place: &Judged<TryPlaceReply>) -> 
     let mut lines = Vec::new();
     match placing(place) {
         Some(Placing::Placed(placed)) => {
+            let places = match placed.members {
+                0 => format!("on {}", placed.node),
+                members => format!("{members} of its {size} members"),
+            };
             lines.push(format!(
-                "scheduler    {provided} be placed at once, on {}",
-                placed.node
+                "scheduler    {provided} be placed at once, {places}"
             ));
         }
         Some(Placing::Waiting(waiting)) => {
             let why = WaitingReason::from_number(waiting.reason);
             let why = why.map_or("of what this version does not know", waits);
             lines.push(format!("scheduler    {provided} wait, because {why}"));
+            lines.extend(room(size, waiting));
             lines.push(format!("place        {}", place_in_queue(queue, waiting)));
             lines.extend(waiting.kept_off.iter().map(nodes));
             lines.extend(missing(waiting));
@@ -283,6 +301,11 @@ fn place_in_queue(queue: &str, waiting: &PlaceTrialWaiting) -> String {
         false => "",
     };
     format!("behind {ahead} of the {all} that wait in queue {queue}{preempts}")
+}
+
+fn room(size: u32, waiting: &PlaceTrialWaiting) -> Option<String> {
+    let room = waiting.room;
+    (size > 1).then(|| format!("room         for {room} of its {size} members"))
 }
 
 fn nodes(kept_off: &NodesKeptOff) -> String {
@@ -417,12 +440,15 @@ fn place_value(place: &Judged<TryPlaceReply>) -> Value {
     };
     let awaits = said.trial.as_ref().is_some_and(|trial| trial.awaits_others);
     let queue = said.trial.as_ref().map(|trial| trial.queue.as_str());
-    let (name, node, why) = match placing(place) {
-        Some(Placing::Placed(placed)) => ("placed", Some(placed.node.as_str()), None),
+    let (name, placed, why) = match placing(place) {
+        Some(Placing::Placed(placed)) => ("placed", Some(placed), None),
         Some(Placing::Waiting(it)) => ("waiting", None, Some((it.reason, &it.kept_off))),
         Some(Placing::Never(it)) => ("never", None, Some((it.reason, &it.kept_off))),
         None => ("unknown", None, None),
     };
+    let node = placed.map(|it| it.node.as_str());
+    let node = node.filter(|name| !name.is_empty());
+    let members_placed = placed.map(|it| it.members).filter(|members| *members > 0);
     let reason = why.and_then(|(reason, _)| WaitingReason::from_number(reason));
     let kept_off = why.into_iter().flat_map(|(_, kept_off)| kept_off);
     let kept_off = kept_off.map(|it| (it.reason.clone(), it.nodes));
@@ -440,6 +466,8 @@ fn place_value(place: &Judged<TryPlaceReply>) -> Value {
     object([
         ("decided", name.into()),
         ("node", node.into()),
+        ("members_placed", members_placed.into()),
+        ("room", waiting.map(|it| it.room).into()),
         ("queue", queue.into()),
         ("reason", reason.map(WaitingReason::name).into()),
         ("kept_off", kept_off.collect()),
@@ -506,7 +534,7 @@ mod tests {
     }
 
     fn shown(quota: &Judged<TryQuotaReply>, place: &Judged<TryPlaceReply>) -> String {
-        let page = page(quota, place);
+        let page = page(1, quota, place);
         page.written(Form::Table).unwrap()
     }
 
@@ -520,6 +548,7 @@ mod tests {
         }));
         let placed = place(Placing::Placed(PlaceTrialPlaced {
             node: "n1".to_owned(),
+            members: 0,
         }));
         let expected = "\
 inbox        it would be accepted
@@ -554,6 +583,7 @@ A trial is a snapshot (quota as of lsn 12, the scheduler as of lsn 13) and promi
             ahead: 4,
             in_queue: 9,
             may_preempt: true,
+            room: 0,
         }));
         let text = shown(&waits, &waiting);
         for line in [
@@ -566,6 +596,33 @@ A trial is a snapshot (quota as of lsn 12, the scheduler as of lsn 13) and promi
             assert!(text.lines().any(|it| it == line), "{line}\n{text}");
         }
         assert_eq!(against(&waits, &waiting), None);
+    }
+
+    #[test]
+    fn of_a_gang_it_says_how_many_members() {
+        let reserved = quota(Reserving::Reserved(QuotaTrialReserved::default()));
+        let check = |placing, expected: &[&str]| {
+            let text = page(4, &reserved, &place(placing));
+            let text = text.written(Form::Table).unwrap();
+            for line in expected {
+                assert!(text.lines().any(|it| it == *line), "{line}\n{text}");
+            }
+        };
+        let placed = Placing::Placed(PlaceTrialPlaced {
+            node: String::new(),
+            members: 3,
+        });
+        let expected = [
+            "gang         of 4 members, judged together as if each asked for the same as this one",
+            "scheduler    it would be placed at once, 3 of its 4 members",
+        ];
+        check(placed, &expected);
+        let waiting = Placing::Waiting(PlaceTrialWaiting {
+            reason: WaitingReason::GangNoRoom as i32,
+            room: 2,
+            ..PlaceTrialWaiting::default()
+        });
+        check(waiting, &["room         for 2 of its 4 members"]);
     }
 
     #[test]
@@ -591,10 +648,7 @@ A trial is a snapshot (quota as of lsn 12, the scheduler as of lsn 13) and promi
         let value = quota_value(&unjudged);
         assert_eq!(value["decided"], "not_judged");
         let why = value["why"].as_str().unwrap();
-        assert!(
-            why.starts_with("not supported for a member of a gang"),
-            "{why}"
-        );
+        assert!(why.starts_with("not supported for this gang"), "{why}");
         let value = place_value(&never);
         assert_eq!(
             (&value["decided"], &value["reason"]),

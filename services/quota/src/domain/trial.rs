@@ -1,5 +1,5 @@
-//! Trials: what would be decided on a request if it came now. It is a guest: it enters, is judged by the functions that
-//! decide, and leaves the state as it was.
+//! Trials: what would be decided on a request, or on a gang whose members all ask for the same, if it came now. It is a guest: it
+//! enters, is judged by the functions that decide, and leaves the state as it was.
 
 use super::{
     Quota, account::AccountId, claim::Claim, demand::Demand, rates::ScopeNo, reserve::Verdict,
@@ -54,38 +54,50 @@ pub struct TriedLimit {
     pub flags: Option<QuotaFlags>,
 }
 
+/// The guests: one, or as many as its gang has.
+fn members(spec: &AllocationSpec) -> Result<Vec<AllocationNo>, Refusal> {
+    let size = spec.gang.as_ref().map_or(1, |gang| gang.size);
+    if !(1..=AllocationSpec::GANG_SIZE_MAX).contains(&size) {
+        let (limit, actual) = (AllocationSpec::GANG_SIZE_MAX.into(), size.into());
+        return Err(Refusal::over(Rule::GangInvalid, "gang", limit, actual));
+    }
+    let numbers = GUEST.0..GUEST.0 + u64::from(size);
+    Ok(numbers.map(AllocationNo).collect())
+}
+
 impl Quota {
-    /// Judges a request as if it came now, when all that came before is decided. Refused are gangs: what one asks for is known
-    /// when all of it has asked.
+    /// Judges a request as if it came now, when all that came before is decided; of a member of a gang the whole gang, as if each
+    /// member asked for the same.
     pub fn try_request(
         &mut self,
         tenant: &Token,
         spec: &AllocationSpec,
         now: Millis,
     ) -> Result<Trial, Refusal> {
-        if spec.gang.is_some() {
-            return Err(Refusal::new(Rule::NotSupported, "gang"));
-        }
+        let members = members(spec)?;
         let gpu_models = spec.gpu.as_ref().map_or(0, |gpu| gpu.models.len());
         let names = self.books.names.before(spec.extended.len() + gpu_models);
         let accounts = self.books.usage_tree.before();
-        let claim = self.claim(tenant, spec, ScopeNo::NONE);
-        self.claims.insert(GUEST, claim);
-        self.depend(GUEST, &spec.depends_on);
-        let trial = self.judge_guest(now);
-        self.forget(GUEST);
+        for member in &members {
+            let claim = self.claim(tenant, spec, ScopeNo::NONE);
+            self.claims.insert(*member, claim);
+            self.depend(*member, &spec.depends_on);
+        }
+        let trial = self.judge_guests(&members, now);
+        for member in members {
+            self.forget(member);
+        }
         self.books.usage_tree.restore(accounts);
         self.books.names.restore(names);
         trial.ok_or_else(|| Refusal::new(Rule::NotSupported, "spec"))
     }
 
-    fn judge_guest(&self, now: Millis) -> Option<Trial> {
-        let members = [GUEST];
+    fn judge_guests(&self, members: &[AllocationNo], now: Millis) -> Option<Trial> {
         let claim = self.claims.get(&GUEST)?;
-        let demands = self.demands(&members);
+        let demands = self.demands(members);
         let tenant = self.books.usage_tree.node(claim.path.tenant());
         Some(Trial {
-            decided: self.would_be(claim, &demands, now),
+            decided: self.would_be(members, claim, &demands, now),
             limits: self.tried_limits(&demands, now).collect(),
             cohort: tenant
                 .cohort
@@ -93,14 +105,22 @@ impl Quota {
         })
     }
 
-    fn would_be(&self, claim: &Claim, demands: &[Demand], now: Millis) -> WouldBe {
+    fn would_be(
+        &self,
+        members: &[AllocationNo],
+        claim: &Claim,
+        demands: &[Demand],
+        now: Millis,
+    ) -> WouldBe {
         if self.dependencies.awaits_others(GUEST) {
-            return match self.never_fits(GUEST, demands, now) {
+            // A gang is not judged before its members ask.
+            let alone = members.len() == 1;
+            return match self.never_fits(GUEST, demands, now).filter(|_| alone) {
                 Some(refusal) => WouldBe::Denied(refusal),
                 None => WouldBe::AwaitingOthers,
             };
         }
-        match self.judge(&[GUEST], demands, claim.order(GUEST), now) {
+        match self.judge(members, demands, claim.order(GUEST), now) {
             Verdict::Grant(grant) => {
                 let models = self.model_grant(GUEST, &grant);
                 WouldBe::Reserved {

@@ -2,7 +2,7 @@
 
 use super::{
     interner::Interner,
-    scoring::{ModelNo, Request},
+    scoring::{DEVICE_MILLI, ModelNo, Request},
 };
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, ops::Deref};
@@ -108,6 +108,17 @@ impl Class {
                 || !rules.anti_affinity.is_empty()
                 || !rules.spread.is_empty()
         })
+    }
+
+    /// Whether the amounts that are free on a node tell how many of it the node takes, wherever others are. Several shares of one
+    /// request need as many devices, and who asks for nothing needs no room.
+    pub fn is_counted(&self) -> bool {
+        let gpus = self.gpu.as_ref().map(|gpu| (gpu.count, gpu.milli));
+        matches!(gpus, None | Some((1, 1..) | (2.., DEVICE_MILLI)))
+            && self.cpu_milli > 0
+            && self.memory_bytes > 0
+            && self.extended.is_empty()
+            && !self.looks_at_others()
     }
 
     /// The tenant's group that it counts for.

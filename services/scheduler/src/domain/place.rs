@@ -9,7 +9,6 @@ use super::{
     fleet::{Best, Moves, NodeNo, Others, Spot, Taken, Value, Wanted, keeps_off},
     gang::GangNo,
     queues::QueueNo,
-    scoring::DEVICE_MILLI,
     seeker::Seeker,
     settings::PriorityNo,
     waiting::Short,
@@ -327,16 +326,7 @@ impl Scheduler {
         };
         let (class_no, min) = (*class_no, scheduling_key.min.max(1));
         let class = self.allocations.class(class_no);
-        // Several shares of one request need as many devices, and who asks for nothing needs no room.
-        let gpus = class.gpu.as_ref().map(|gpu| (gpu.count, gpu.milli));
-        let counted = matches!(gpus, None | Some((1, 1..) | (2.., DEVICE_MILLI)))
-            && class.cpu_milli > 0
-            && class.memory_bytes > 0;
-        if !counted
-            || class.looks_at_others()
-            || !class.extended.is_empty()
-            || !self.all_nodes_are_alike_for_all()
-        {
+        if !class.is_counted() || !self.all_nodes_are_alike_for_all() {
             return None;
         }
         let wanted = Wanted {

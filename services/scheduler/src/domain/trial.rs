@@ -1,5 +1,5 @@
-//! Trials: what would be decided on a request if it came now and had its quota. It does not enter the state: it is a guest,
-//! which stands nowhere, and is looked at by the functions that decide. Who would have to go for it is not found out, as that
+//! Trials: what would be decided on a request, or on a gang whose members all ask for the same, if it came now and had its quota. It
+//! does not enter the state: it is a guest, which stands nowhere, and is looked at by the functions that decide. Who would have to go for it is not found out, as that
 //! costs as much as it does for all who wait.
 
 use super::{
@@ -15,7 +15,8 @@ use super::{
 };
 use std::borrow::Cow;
 use vocab::{
-    AllocationNo, AllocationSpec, Candidate, Filter, Millis, Refusal, Rule, Token, WaitingReason,
+    AllocationNo, AllocationSpec, Candidate, Filter, Gang, Millis, Refusal, Rule, Token,
+    WaitingReason,
 };
 
 /// Half of all numbers, which no ledger comes to: as numbers decide among equals, a guest comes after everybody.
@@ -43,8 +44,14 @@ pub enum WouldBe {
         node: Token,
         candidates: Candidates,
     },
+    /// So many members of the gang at once, which are enough.
+    GangPlaced {
+        members: u32,
+    },
     Waiting {
         standing: Standing,
+        /// Of a gang, so many members would find room. They are not enough, or the queue's limit keeps them waiting.
+        room: Option<u32>,
         /// So many wait in its queue before it, of as many as [`AHEAD_MAX`].
         ahead: usize,
         in_queue: usize,
@@ -65,9 +72,21 @@ pub struct Standing {
     pub shortfall: Option<Amounts>,
 }
 
+fn check_size(gang: &Gang) -> Result<(), Refusal> {
+    let most = AllocationSpec::GANG_SIZE_MAX;
+    match (1..=most).contains(&gang.size) {
+        true => Ok(()),
+        false => {
+            let (limit, actual) = (most.into(), gang.size.into());
+            Err(Refusal::over(Rule::GangInvalid, "gang", limit, actual))
+        }
+    }
+}
+
 impl Scheduler {
     /// Judges a request as if it came now, when all that came before is decided, and had quota but for these models of GPUs.
-    /// Refused are gangs, and what is for a queue that the tenant may not submit to.
+    /// Of a member of a gang the whole gang is judged, as if each member asked for the same. Refused are gangs for which the room of
+    /// each node does not tell, and what is for a queue that the tenant may not submit to.
     pub fn try_request(
         &self,
         tenant: &Token,
@@ -75,9 +94,10 @@ impl Scheduler {
         except_models: &[Token],
         now: Millis,
     ) -> Result<Trial, Refusal> {
-        if spec.gang.is_some() {
-            return Err(Refusal::new(Rule::NotSupported, "gang"));
-        }
+        spec.gang.as_ref().map_or(Ok(()), check_size)?;
+        // One alone is placed as if it were in no gang.
+        let is_alone = |gang: &&Gang| gang.size == 1 && gang.uniform_label.is_none();
+        let gang = spec.gang.as_ref().filter(|gang| !is_alone(gang));
         let queue = self.queue_of_guest(tenant, spec.queue.as_ref().unwrap_or(tenant))?;
         let class = Class {
             except_models: except_models.to_vec(),
@@ -96,7 +116,7 @@ impl Scheduler {
         let mut on = spec.depends_on.iter();
         Ok(Trial {
             queue: self.waiting.queues().get(queue).name.clone(),
-            decided: self.would_be(&seeker, (spec.priority, preempts), now),
+            decided: self.would_be(&seeker, gang, (spec.priority, preempts), now)?,
             awaits_others: on.any(|it| self.allocations.contains(&it.allocation)),
         })
     }
@@ -118,19 +138,35 @@ impl Scheduler {
     fn would_be(
         &self,
         seeker: &Seeker<'_>,
+        gang: Option<&Gang>,
         (priority, preempts): (i32, bool),
         now: Millis,
-    ) -> WouldBe {
-        let (class, amounts) = (seeker.class, seeker.class.amounts());
+    ) -> Result<WouldBe, Refusal> {
+        let class = seeker.class;
+        let size = gang.map_or(1, |gang| u64::from(gang.size));
+        let amounts = class.amounts().map(|amount| amount.saturating_mul(size));
         let queues = self.waiting.queues();
         let ever = queues.ever(seeker.queue, &amounts);
         let limited = queues.limited_by(seeker.queue, &amounts).is_some();
         let could_hold = self.fleet.could_hold_guest(class);
-        if !limited && let Some(placed) = self.would_be_placed(seeker, ever && could_hold, now) {
-            return placed;
+        let room = gang.map(|gang| self.room_for_gang(class, gang, now));
+        let room = room.transpose()?;
+        let placed = match (gang, room) {
+            _ if limited => None,
+            (Some(gang), Some(room)) => {
+                (room >= gang.min.max(1)).then_some(WouldBe::GangPlaced { members: room })
+            }
+            _ => self.would_be_placed(seeker, ever && could_hold, now),
+        };
+        if let Some(placed) = placed {
+            return Ok(placed);
         }
+        let for_room = match gang {
+            Some(_) => WaitingReason::GangNoRoom,
+            None => WaitingReason::NoRoomNow,
+        };
         let block = match (limited, ever) {
-            (false, _) => WaitingReason::NoRoomNow,
+            (false, _) => for_room,
             (true, true) => WaitingReason::QueueLimit,
             (true, false) => WaitingReason::OverLimit,
         };
@@ -144,7 +180,7 @@ impl Scheduler {
             shortfall,
         };
         if !ever || !could_hold {
-            return WouldBe::Never(standing);
+            return Ok(WouldBe::Never(standing));
         }
         let stands = Stands {
             no: seeker.no,
@@ -157,12 +193,23 @@ impl Scheduler {
         let (ahead, in_queue) = self.ahead_of(seeker.queue, key);
         let policy = self.settings.policy();
         let any_may_go = policy.preemptions_per_minute > 0 && self.settings.any_preemptible();
-        WouldBe::Waiting {
+        Ok(WouldBe::Waiting {
             standing,
+            room,
             ahead,
             in_queue,
             may_preempt: !limited && any_may_go && (preempts || policy.fair_share_preemption),
-        }
+        })
+    }
+
+    /// How many members find room, up to all. Refused where it would have to be tried.
+    fn room_for_gang(&self, class: &Class, gang: &Gang, now: Millis) -> Result<u32, Refusal> {
+        let set_aside = Aside::of(self, now).nodes(&self.reservations);
+        let alike = set_aside.is_empty() && !self.fleet.any_minding();
+        let room = (alike && gang.uniform_label.is_none() && class.is_counted())
+            .then(|| self.fleet.room_for_guests(class, gang.size))
+            .flatten();
+        room.ok_or_else(|| Refusal::new(Rule::NotSupported, "gang"))
     }
 
     /// On its best node, if one has room. When one `arrives` that may ever be placed, other requests may be the usual ones.

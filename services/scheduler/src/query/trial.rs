@@ -57,9 +57,17 @@ fn except(models: &[String]) -> Result<Vec<Token>, Trouble> {
 
 fn view(trial: Trial) -> PlaceTrial {
     let decided = match trial.decided {
-        WouldBe::Placed { node, .. } => Decided::Placed(PlaceTrialPlaced { node: node.into() }),
+        WouldBe::Placed { node, .. } => Decided::Placed(PlaceTrialPlaced {
+            node: node.into(),
+            members: 0,
+        }),
+        WouldBe::GangPlaced { members } => Decided::Placed(PlaceTrialPlaced {
+            node: String::new(),
+            members,
+        }),
         WouldBe::Waiting {
             standing,
+            room,
             ahead,
             in_queue,
             may_preempt,
@@ -70,6 +78,7 @@ fn view(trial: Trial) -> PlaceTrial {
             ahead: ahead as u64,
             in_queue: in_queue as u64,
             may_preempt,
+            room: room.unwrap_or(0),
         }),
         WouldBe::Never(standing) => Decided::Never(PlaceTrialNever {
             reason: reason(standing.reason),

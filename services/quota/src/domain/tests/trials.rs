@@ -17,17 +17,21 @@ const NEXT: u64 = 1 << 31;
 
 /// What becomes of it for real.
 fn asked(world: &mut World, account: &Account, spec: &AllocationSpec) -> WouldBe {
-    let request = AllocationRequested {
-        operation: operation(&account.tenant),
-        spec: spec.clone(),
-    };
-    world.observe(NEXT, &Event::AllocationRequested(request));
+    let size = spec.gang.as_ref().map_or(1, |gang| gang.size);
+    for member in 0..u64::from(size) {
+        let request = AllocationRequested {
+            operation: operation(&account.tenant),
+            spec: spec.clone(),
+        };
+        world.observe(NEXT + member, &Event::AllocationRequested(request));
+    }
     let events = world.decide();
     let no = AllocationNo(NEXT);
     let taken_for_it =
         |event: &&Event| matches!(event, Event::QuotaReclaimed(fact) if fact.by == Some(no));
     let reclaims = events.iter().filter(taken_for_it).count();
-    let of_it = events.iter().find_map(|event| match event {
+    // Of a gang, what is decided when all of it has asked.
+    let of_it = events.iter().rev().find_map(|event| match event {
         Event::QuotaReserved(fact) if fact.allocation == no => Some(WouldBe::Reserved {
             flags: fact.flags,
             except: fact
@@ -65,7 +69,7 @@ fn request(history: &mut History, seed: u64) -> (Account, AllocationSpec) {
         account.tenant = token("nobody");
     }
     let mut spec = history.spec(&account);
-    spec.gang = None;
+    spec.gang = seed.is_multiple_of(3).then(|| gang(2 + (seed % 2) as u32));
     if seed.is_multiple_of(5) {
         spec.extended.push((token("unheard"), 1));
     }
@@ -82,14 +86,23 @@ fn request(history: &mut History, seed: u64) -> (Account, AllocationSpec) {
     (account, spec)
 }
 
+fn gang(size: u32) -> Gang {
+    Gang {
+        name: token("unformed"),
+        size,
+        min: size,
+        uniform_label: None,
+    }
+}
+
 #[test]
 fn a_trial_is_what_is_decided_and_leaves_nothing() {
-    let seen = std::sync::Mutex::new([0u32; 5]);
+    let seen = std::sync::Mutex::new([[0u32; 5]; 2]);
     for_all(|seed| {
         let mut history = history(seed);
         let (account, spec) = request(&mut history, seed);
         let world = &mut history.world;
-        let trial = tried(world, &account, &spec).expect("a single one is judged");
+        let trial = tried(world, &account, &spec).expect("it is judged");
         let decided = asked(world, &account, &spec);
         assert_eq!(trial.decided, decided, "{account} {spec:?}");
         let kind = match decided {
@@ -99,10 +112,11 @@ fn a_trial_is_what_is_decided_and_leaves_nothing() {
             WouldBe::Denied(_) => 3,
             WouldBe::AwaitingOthers => 4,
         };
-        seen.lock().unwrap()[kind] += 1;
+        seen.lock().unwrap()[usize::from(spec.gang.is_some())][kind] += 1;
     });
     let seen = seen.into_inner().unwrap();
-    assert!(seen.iter().all(|times| *times > 20), "{seen:?}");
+    let often = |seen: &[u32; 5]| seen.iter().all(|times| *times > 5);
+    assert!(seen.iter().all(often), "{seen:?}");
 }
 
 fn world(steps: &str) -> World {
@@ -154,16 +168,28 @@ fn a_trial_says_which_limit_of_which_account_and_how_much_of_it_is_held() {
 }
 
 #[test]
-fn a_member_of_a_gang_is_not_judged_alone() {
+fn of_a_gang_all_members_are_judged_at_once() {
     let mut world = world("limit t cpu 10");
-    let gang = Some(Gang {
-        name: token("g"),
-        size: 2,
-        min: 2,
-        uniform_label: None,
-    });
-    let spec = AllocationSpec { gang, ..cpu(1) };
-    let tried = tried(&mut world, &Account::parse("t").unwrap(), &spec);
-    let refusal = Refusal::new(Rule::NotSupported, "gang");
-    assert_eq!(tried, Err(refusal));
+    let account = Account::parse("t").unwrap();
+    let mut check = |size, expected: Result<u64, Refusal>| {
+        let spec = AllocationSpec {
+            gang: Some(gang(size)),
+            ..cpu(3)
+        };
+        let trial = tried(&mut world, &account, &spec);
+        let said = trial.and_then(|trial| match trial.decided {
+            WouldBe::Reserved { .. } => Ok(trial.limits[0].asked),
+            WouldBe::Denied(refusal) => Err(refusal),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(said, expected, "{size}");
+    };
+    check(1, Ok(3));
+    check(3, Ok(9));
+    let over = Refusal::over(Rule::QuotaNeverFits, "t cpu", 10, 12);
+    check(4, Err(over));
+    // Whoever asks past the inbox may say any size.
+    let wrong = |size: u32| Refusal::over(Rule::GangInvalid, "gang", 1024, size.into());
+    check(0, Err(wrong(0)));
+    check(u32::MAX, Err(wrong(u32::MAX)));
 }

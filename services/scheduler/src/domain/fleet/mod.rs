@@ -647,6 +647,29 @@ impl Fleet {
         }
     }
 
+    /// How many of a class that has no number find room, up to `most`, where the amounts that are free on each node tell. None: a
+    /// node that there is room on has zones.
+    pub fn room_for_guests(&self, class: &Class, most: u32) -> Option<u32> {
+        let mut usable: Vec<Option<bool>> = vec![None; self.kinds.bound()];
+        let mut room = 0u32;
+        for node in self.nodes.iter().filter(|node| node.free_for_all()) {
+            let capacity = self.kinds.get(node.kind.0);
+            let usable = usable.get_mut(node.kind.0 as usize)?;
+            if !*usable.get_or_insert_with(|| keeps_off(capacity, class).is_none()) {
+                continue;
+            }
+            let there = node.room_for(capacity, class);
+            if there > 0 && capacity.topology.is_some() {
+                return None;
+            }
+            room = room.saturating_add(there);
+            if room >= most {
+                return Some(most);
+            }
+        }
+        Some(room)
+    }
+
     /// How good a node with this capacity would be.
     pub fn value_of(&self, node: &Node, capacity: &NodeCapacity, wanted: &Wanted<'_>) -> Value {
         let popularity = &self.popularity;

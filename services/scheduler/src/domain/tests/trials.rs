@@ -11,6 +11,8 @@ use vocab::Candidate;
 #[derive(Debug, PartialEq)]
 enum Became {
     Placed(Token, Vec<Candidate>),
+    /// So many members of a gang.
+    GangPlaced(u32),
     Nominated,
     Waits(WaitingReason),
 }
@@ -21,18 +23,28 @@ fn asked(
     spec: AllocationSpec,
     except: Option<&[&str]>,
 ) -> (Became, WaitingReason) {
-    let no = world.request(queue, spec);
-    match except {
-        None => world.grant(no),
-        Some(except) => world.grant_but(no, except),
+    let size = spec.gang.as_ref().map_or(1, |gang| gang.size);
+    let members: Vec<_> = (0..size)
+        .map(|_| world.request(queue, spec.clone()))
+        .collect();
+    for no in &members {
+        match except {
+            None => world.grant(*no),
+            Some(except) => world.grant_but(*no, except),
+        }
     }
-    let no = AllocationNo(no);
+    let no = AllocationNo(members[0]);
     let events = world.decide();
+    let is_placed = |event: &&Event| matches!(event, Event::AllocationPlaced(fact) if members.contains(&fact.allocation.0));
+    let placed = events.iter().filter(is_placed).count() as u32;
     let explained = events.iter().find_map(|event| match event {
         Event::PendingGroupExplained(fact) if fact.head == no => Some(fact.reason),
         _ => None,
     });
     let became = events.into_iter().find_map(|event| match event {
+        Event::AllocationPlaced(_) if size > 1 && placed > 0 => {
+            Some(Became::GangPlaced(placed))
+        }
         Event::AllocationPlaced(fact) if fact.allocation == no => {
             Some(Became::Placed(fact.node, fact.candidates.to_vec()))
         }
@@ -43,7 +55,7 @@ fn asked(
     let became = became.expect("it is decided");
     let reason = match &became {
         Became::Waits(reason) => *reason,
-        Became::Placed(..) | Became::Nominated => WaitingReason::NoRoomNow,
+        Became::Placed(..) | Became::GangPlaced(_) | Became::Nominated => WaitingReason::NoRoomNow,
     };
     (became, explained.unwrap_or(reason))
 }
@@ -65,6 +77,7 @@ fn is_as_decided(trial: &WouldBe, became: &Became, explained: WaitingReason) -> 
         (WouldBe::Placed { node, candidates }, Became::Placed(on, best)) => {
             (node, candidates) == (on, best)
         }
+        (WouldBe::GangPlaced { members }, Became::GangPlaced(placed)) => members == placed,
         (WouldBe::Waiting { may_preempt, .. }, Became::Nominated) => *may_preempt,
         (WouldBe::Waiting { may_preempt, .. }, Became::Waits(WaitingReason::PreemptionLimit)) => {
             *may_preempt
@@ -76,6 +89,15 @@ fn is_as_decided(trial: &WouldBe, became: &Became, explained: WaitingReason) -> 
     }
 }
 
+fn gang(size: u32, min: u32) -> Gang {
+    Gang {
+        name: token("unformed"),
+        size,
+        min,
+        uniform_label: None,
+    }
+}
+
 #[test]
 fn a_trial_is_what_is_decided() {
     let seen = std::cell::RefCell::new(BTreeMap::<&str, u32>::new());
@@ -83,9 +105,12 @@ fn a_trial_is_what_is_decided() {
         setting(),
         prop::collection::vec(step(), 1..14),
         (0u8..4, 0u8..10, 0u8..4),
+        // Two in three are no gang.
+        (0u32..9, 0u32..3),
     );
-    let held =
-        TestRunner::new(config()).run(&histories, |(setting, steps, (queue, spec, value))| {
+    let held = TestRunner::new(config()).run(
+        &histories,
+        |(setting, steps, (queue, spec, value), (size, less))| {
             let mut run = Run::new(&setting, false);
             for step in &steps {
                 run.step(step);
@@ -94,12 +119,25 @@ fn a_trial_is_what_is_decided() {
             let (queue, except) = (queue_name(queue), left_out(spec, value));
             let mut spec = class(a_spec(spec), i32::from(value));
             spec.run_time_ms = u64::from(value % 3) * 30_000;
+            spec.gang = (1..4)
+                .contains(&size)
+                .then(|| gang(size, size - less.min(size - 1)));
             let trial = tried(&run.world, &queue, &spec, except.unwrap_or(&[]));
             let queues = run.world.state.waiting.queues();
-            prop_assert_eq!(trial.is_ok(), queues.known(&token(&queue)).is_some());
-            let Ok(trial) = trial else {
-                return Ok(());
+            let is_known = queues.known(&token(&queue)).is_some();
+            let trial = match trial {
+                Ok(trial) => trial,
+                Err(refusal) if refusal.rule == Rule::NotSupported => {
+                    prop_assert!(spec.gang.is_some());
+                    return Ok(());
+                }
+                Err(_) => {
+                    prop_assert!(!is_known);
+                    return Ok(());
+                }
             };
+            prop_assert!(is_known);
+            let in_gang = spec.gang.as_ref().is_some_and(|gang| gang.size > 1);
             let (became, explained) = asked(&mut run.world, &queue, spec, except);
             prop_assert!(
                 is_as_decided(&trial.decided, &became, explained),
@@ -107,17 +145,20 @@ fn a_trial_is_what_is_decided() {
             );
             let kind = match (&trial.decided, &became) {
                 (WouldBe::Placed { .. }, _) => "placed",
+                (WouldBe::GangPlaced { .. }, _) => "gang placed",
                 (_, Became::Nominated) => "nominated",
                 (WouldBe::Never(_), _) => "never",
+                _ if in_gang => "gang waits",
                 _ => "waits",
             };
             *seen.borrow_mut().entry(kind).or_default() += 1;
             Ok(())
-        });
+        },
+    );
     held.unwrap();
     let seen = seen.into_inner();
     assert!(
-        seen.len() == 4 && seen.values().all(|times| *times > 100),
+        seen.len() == 6 && seen.values().all(|times| *times > 100),
         "{seen:?}"
     );
 }
@@ -141,6 +182,7 @@ fn one_that_would_wait_has_a_place_in_its_queue_and_a_reason_for_each_node() {
     };
     let waits = |ahead, may_preempt| WouldBe::Waiting {
         standing: standing.clone(),
+        room: None,
         ahead,
         in_queue: 3,
         may_preempt,
@@ -173,13 +215,45 @@ fn one_that_depends_on_others_is_judged_as_if_they_had_ended() {
     let trial = tried(&world, "q", &spec, &[]).unwrap();
     assert!(trial.awaits_others);
     assert!(matches!(trial.decided, WouldBe::Placed { .. }));
-    let gang = Some(Gang {
-        name: token("g"),
-        size: 2,
-        min: 2,
-        uniform_label: None,
-    });
-    let refused = tried(&world, "q", &AllocationSpec { gang, ..spec }, &[]);
+}
+
+#[test]
+fn of_a_gang_it_is_said_how_many_members_find_room() {
+    let mut world = World::new();
+    for node in ["n1", "n2"] {
+        world.node(node, 1, capacity(8, 64, 0));
+    }
+    world.queue("q", |_| ());
+    let check = |(size, min), expected: Result<(bool, u32), Refusal>| {
+        let spec = AllocationSpec {
+            gang: Some(gang(size, min)),
+            ..job(3, 1)
+        };
+        let trial = tried(&world, "q", &spec, &[]);
+        let said = trial.map(|trial| match trial.decided {
+            WouldBe::GangPlaced { members } => (true, members),
+            WouldBe::Waiting { standing, room, .. } => {
+                assert_eq!(standing.reason, WaitingReason::GangNoRoom);
+                (false, room.unwrap())
+            }
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(said, expected, "{size} {min}");
+    };
+    check((3, 3), Ok((true, 3)));
+    check((6, 4), Ok((true, 4)));
+    check((6, 5), Ok((false, 4)));
+    let wrong = |size: u32| Refusal::over(Rule::GangInvalid, "gang", 1024, size.into());
+    check((0, 0), Err(wrong(0)));
+    check((u32::MAX, 1), Err(wrong(u32::MAX)));
+    let tried_out = AllocationSpec {
+        gang: Some(Gang {
+            uniform_label: Some(token("rack")),
+            ..gang(2, 2)
+        }),
+        ..job(1, 1)
+    };
+    let refused = tried(&world, "q", &tried_out, &[]);
     assert_eq!(refused, Err(Refusal::new(Rule::NotSupported, "gang")));
 }
 
