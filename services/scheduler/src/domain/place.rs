@@ -68,17 +68,18 @@ impl Scheduler {
         queue: QueueNo,
         priority_class: Option<PriorityNo>,
     ) -> PlacementPolicy {
-        self.placement_policy_by(queue, self.settings.class(priority_class))
+        self.placement_policy_by(Some(queue), self.settings.class(priority_class))
     }
 
+    /// In a queue that nobody has used: by its settings, of which it has none.
     pub(super) fn placement_policy_by(
         &self,
-        queue: QueueNo,
+        queue: Option<QueueNo>,
         class: Option<&PriorityClass>,
     ) -> PlacementPolicy {
         class
             .and_then(|class| class.placement)
-            .or_else(|| self.waiting.queues().get(queue).settings.placement)
+            .or_else(|| self.waiting.queues().get(queue?).settings.placement)
             .unwrap_or(self.settings.policy().placement)
     }
 
@@ -143,7 +144,7 @@ impl Scheduler {
             no,
             class: self.allocations.class(live.class),
             policy: self.placement_policy(live),
-            queue: live.queue,
+            queue: Some(live.queue),
             run_time_ms: live.run_time_ms,
         }
     }

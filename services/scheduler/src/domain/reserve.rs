@@ -44,11 +44,11 @@ impl Reservations {
             .flat_map(|granted| granted.nodes.iter().copied())
     }
 
-    /// Whether a run of `queue` may be on the node from `now` until `ends` (none: nobody knows).
+    /// Whether a run of `queue` (none: of one that nothing was reserved for) may be on the node from `now` until `ends` (none: nobody knows).
     pub fn let_in(
         &self,
         queues: &Queues,
-        queue: QueueNo,
+        queue: Option<QueueNo>,
         node: NodeNo,
         now: Millis,
         ends: Option<Millis>,
@@ -59,7 +59,7 @@ impl Reservations {
         let mut names = here.filter_map(|(_, name)| self.granted.get(name));
         names.all(|granted| {
             let for_queue = |no: QueueNo| queues.get(no).name == granted.terms.queue;
-            granted.terms.from <= now && queues.up(queue).any(for_queue)
+            granted.terms.from <= now && queue.is_some_and(|queue| queues.up(queue).any(for_queue))
         })
     }
 

@@ -9,7 +9,8 @@ pub(super) struct Seeker<'a> {
     pub no: AllocationNo,
     pub class: &'a Class,
     pub policy: PlacementPolicy,
-    pub queue: QueueNo,
+    /// None: nobody has used its queue yet, which has no settings.
+    pub queue: Option<QueueNo>,
     /// 0: not known.
     pub run_time_ms: u64,
 }

@@ -98,7 +98,8 @@ impl Scheduler {
         // One alone is placed as if it were in no gang.
         let is_alone = |gang: &&Gang| gang.size == 1 && gang.uniform_label.is_none();
         let gang = spec.gang.as_ref().filter(|gang| !is_alone(gang));
-        let queue = self.queue_of_guest(tenant, spec.queue.as_ref().unwrap_or(tenant))?;
+        let name = spec.queue.as_ref().unwrap_or(tenant);
+        let queue = self.queue_of_guest(tenant, name)?;
         let class = Class {
             except_models: except_models.to_vec(),
             ..self.fleet.class_of_guest(tenant, spec)
@@ -115,21 +116,24 @@ impl Scheduler {
         let preempts = priority_class.is_some_and(|class| class.preempts);
         let mut on = spec.depends_on.iter();
         Ok(Trial {
-            queue: self.waiting.queues().get(queue).name.clone(),
+            queue: name.clone(),
             decided: self.would_be(&seeker, gang, (spec.priority, preempts), now)?,
             awaits_others: on.any(|it| self.allocations.contains(&it.allocation)),
         })
     }
 
-    /// As the inbox has it: one's own, or one that was set for it. Who has a queue is nobody else's business.
-    fn queue_of_guest(&self, tenant: &Token, name: &Token) -> Result<QueueNo, Refusal> {
+    /// As the inbox has it: one's own, which nobody may have used yet, or one that was set for it. Who has a queue is nobody else's
+    /// business.
+    fn queue_of_guest(&self, tenant: &Token, name: &Token) -> Result<Option<QueueNo>, Refusal> {
         let refused = |rule| Refusal::new(rule, "queue");
         let queues = self.waiting.queues();
-        let no = queues.known(name);
-        let no = no.ok_or_else(|| refused(Rule::QueueUnknown))?;
+        let Some(no) = queues.known(name) else {
+            let own = (name == tenant).then_some(None);
+            return own.ok_or_else(|| refused(Rule::QueueUnknown));
+        };
         let queue = queues.get(no);
         match name == tenant || queue.settings.tenants.contains(tenant) {
-            true => Ok(no),
+            true => Ok(Some(no)),
             false if queue.set => Err(refused(Rule::QueueForbidden)),
             false => Err(refused(Rule::QueueUnknown)),
         }
@@ -146,8 +150,11 @@ impl Scheduler {
         let size = gang.map_or(1, |gang| u64::from(gang.size));
         let amounts = class.amounts().map(|amount| amount.saturating_mul(size));
         let queues = self.waiting.queues();
-        let ever = queues.ever(seeker.queue, &amounts);
-        let limited = queues.limited_by(seeker.queue, &amounts).is_some();
+        let limit = |queue| queues.limited_by(queue, &amounts);
+        let limited = seeker.queue.is_some_and(|queue| limit(queue).is_some());
+        let ever = seeker
+            .queue
+            .is_none_or(|queue| queues.ever(queue, &amounts));
         let could_hold = self.fleet.could_hold_guest(class);
         let room = gang.map(|gang| self.room_for_gang(class, gang, now));
         let room = room.transpose()?;
@@ -190,7 +197,8 @@ impl Scheduler {
             run_time_ms: seeker.run_time_ms,
         };
         let key = self.waiting.key_of(&stands, amounts, &self.settings);
-        let (ahead, in_queue) = self.ahead_of(seeker.queue, key);
+        let place = seeker.queue.map(|queue| self.ahead_of(queue, key));
+        let (ahead, in_queue) = place.unwrap_or_default();
         let policy = self.settings.policy();
         let any_may_go = policy.preemptions_per_minute > 0 && self.settings.any_preemptible();
         Ok(WouldBe::Waiting {

@@ -41,7 +41,8 @@ pub struct Waiting {
 #[derive(Debug, Clone, Copy)]
 pub struct Stands {
     pub no: AllocationNo,
-    pub queue: QueueNo,
+    /// None: nobody has used its queue yet.
+    pub queue: Option<QueueNo>,
     pub priority: i32,
     pub requested: Millis,
     pub run_time_ms: u64,
@@ -175,7 +176,7 @@ impl Waiting {
     pub fn key(&self, no: AllocationNo, live: &Live, asks: Amounts, settings: &Settings) -> Key {
         let stands = Stands {
             no,
-            queue: live.queue,
+            queue: Some(live.queue),
             priority: live.priority,
             requested: live.requested,
             run_time_ms: live.run_time_ms,
@@ -201,7 +202,10 @@ impl Waiting {
             remaining_ms: live.run_time_ms,
             size: if asks[2] > 0 { asks[2] } else { asks[0] },
         };
-        let order = match self.queues.get(live.queue).settings.order {
+        let queue = live
+            .queue
+            .map(|queue| self.queues.get(queue).settings.order);
+        let order = match queue.unwrap_or_default() {
             QueueOrder::Fcfs => order::Order::Fcfs,
             // Without an estimate it may be the longest.
             QueueOrder::Sjf | QueueOrder::SmallestArea if live.run_time_ms == 0 => {
