@@ -254,7 +254,7 @@ mod tests {
             view("gpu", 1, 0, ""),
             view("gpu", 2, 9000, ""),
             view("gpu", 3, 5000, ""),
-            of("gpu", 4, 9500, "", None),
+            of("gpu", 4, 11_000, "", None),
             view("gpu tenant=a", 1, 2000, "a"),
         ];
         let sheet = sheet(&views);
@@ -268,7 +268,7 @@ mod tests {
             format!("all 1 the beginning {set} op-1 1.500000"),
             format!("all 3 1970-01-01T00:00:05Z {set} op-3 1.500000"),
             format!("all 2 1970-01-01T00:00:09Z {set} op-2 1.500000"),
-            format!("all 4 1970-01-01T00:00:09.500Z {set} op-4 taken back"),
+            format!("all 4 1970-01-01T00:00:11Z {set} op-4 taken back"),
             format!("a 1 1970-01-01T00:00:02Z {set} op-1 1.500000"),
         ];
         assert_eq!(found, expected);

@@ -183,7 +183,9 @@ impl Checker {
                 let first = self.settings.version(verb) == 0;
                 // What is taken back without a moment is so at once.
                 let at_once = asked.withdrawn && asked.effective_from_ms == 0;
-                let past = !first && !at_once && asked.effective_from_ms <= of.at.now;
+                let begun = asked.effective_from_ms <= of.at.now;
+                // Only the first reaches back, and only to the beginning.
+                let past = begun && !at_once && (!first || asked.effective_from_ms > 0);
                 if !asked.tenant.is_empty() {
                     self.tenant_obstacle(&asked.tenant)?;
                 }
