@@ -227,7 +227,8 @@ CREATE TABLE IF NOT EXISTS rates (
     effective_from DateTime64(3, 'UTC') COMMENT 'From when on it was to be the price.',
     applied_from DateTime64(3, 'UTC') COMMENT 'From when on it is the price: what was known before the rate keeps its price, which may be some milliseconds more.',
     version UInt64 COMMENT 'Counts the rates of the resource and scope.',
-    micro_per_unit_hour UInt64 COMMENT 'Millionths of the currency per core, GiB or GPU and hour.'
+    micro_per_unit_hour UInt64 COMMENT 'Millionths of the currency per core, GiB or GPU and hour.',
+    withdrawn Bool COMMENT 'From then on there is no price of this resource and scope, and none that was to come.'
 )
 ENGINE = MergeTree
 ORDER BY (resource, tenant, priority_class, pool, cluster, applied_from, version)

@@ -4,7 +4,8 @@
 -- begins. Tenants, priority classes, pools and clusters that no rate names have the prices of the empty name: look up
 -- if(tenant IN (SELECT tenant FROM rates), tenant, ''), and so on. Of the rates that fit, one for the tenant goes before one for all
 -- tenants; then in the same way one for the priority class, the pool, the cluster, and the GPU model; of several for one moment,
--- the newest counts. The list price is what the rates say that name neither a tenant nor a priority class; it prices the capacity.
+-- the newest counts. One that is taken back counts no more, and neither does what was set before that for a later moment. The list
+-- price is what the rates say that name neither a tenant nor a priority class; it prices the capacity.
 CREATE VIEW IF NOT EXISTS prices AS
 WITH
     moments AS (
@@ -12,15 +13,26 @@ WITH
         UNION DISTINCT
         SELECT toDateTime64(0, 3, 'UTC') AS since
     ),
+    -- With the moment from which on something that was set later takes back what is of this resource and scope.
+    taken_back AS (
+        SELECT
+            *,
+            min(if(withdrawn, applied_from, toDateTime64('2200-01-01 00:00:00', 3, 'UTC'))) OVER (
+                PARTITION BY resource, tenant, priority_class, pool, cluster ORDER BY lsn, event_index
+                ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
+            ) AS ends_at
+        FROM rates
+    ),
     in_force AS (
         SELECT
             r.resource AS resource, r.tenant AS tenant, r.priority_class AS priority_class, r.pool AS pool, r.cluster AS cluster,
             m.since AS since,
             argMax(r.micro_per_unit_hour, (r.applied_from, r.lsn, r.event_index)) AS micro
         FROM moments AS m
-        CROSS JOIN rates AS r
-        WHERE r.applied_from <= m.since
+        CROSS JOIN taken_back AS r
+        WHERE r.applied_from <= m.since AND r.applied_from <= r.ends_at
         GROUP BY resource, tenant, priority_class, pool, cluster, since
+        HAVING NOT argMax(r.withdrawn, (r.applied_from, r.lsn, r.event_index))
     ),
     resources AS (
         SELECT toString(resource) AS resource FROM rates

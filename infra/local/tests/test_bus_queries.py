@@ -142,9 +142,9 @@ class World:
         for name, preempts in (("spare", False), ("urgent", True)):
             await operator.done(set_priority_class=m.SetPriorityClass(
                 priority_class=name, value=10 if preempts else 1, preemptible=not preempts, preempts=preempts))
-        for micro, from_ms in ((1, 0), (2, time.time_ns() // 1_000_000 + DAY_MS)):
+        for micro, from_ms in ((1, 0), (2, time.time_ns() // 1_000_000 + DAY_MS), (0, 0)):
             await operator.done(set_rate=m.SetRate(
-                resource=f"gpu:{NO_MODEL}", micro_per_unit_hour=micro, effective_from_ms=from_ms))
+                resource=f"gpu:{NO_MODEL}", micro_per_unit_hour=micro, effective_from_ms=from_ms, withdrawn=micro == 0))
         await operator.done(set_node=m.SetNode(node=NO_NODE, approved=m.NodeApprovalRequest(
             capacity=m.NodeCapacity(cpu_milli=4000, memory_bytes=2**33), token_digest=DIGEST,
             token_until_ms=time.time_ns() // 1_000_000 + DAY_MS)))
@@ -443,9 +443,10 @@ class Queries(unittest.IsolatedAsyncioTestCase):
                 (one.quota.tenant, one.quota.team) for one in it.settings if one.WhichOneof("change") == "quota"}
             and {one.setting for one in it.settings} >= {
                 "tenant", "quota", "budget", "rate", "queue", "priority_class", "cordon", "reservation"},
-            "rates": lambda it: [(one.version, one.rate.micro_per_unit_hour, one.operation_id[:len(operator.mark)])
-                                 for one in it.rates if one.key == f"gpu:{NO_MODEL}"] == [
-                (1, 1, operator.mark), (2, 2, operator.mark)] and all(one.set_at_ms > 0 for one in it.rates),
+            "rates": lambda it: [
+                (one.version, one.rate.micro_per_unit_hour, one.rate.withdrawn, one.operation_id[:len(operator.mark)])
+                for one in it.rates if one.key == f"gpu:{NO_MODEL}"] == [
+                (1, 1, False, operator.mark), (2, 2, False, operator.mark), (3, 0, True, operator.mark)] and all(one.set_at_ms > 0 for one in it.rates),
             "job_sets": lambda it: {(own.name, own.job_set) for own in (a, b)} <= {
                 (one.tenant, one.job_set) for one in it.job_sets},
             "usage": lambda it: {one.tenant for one in it.lines} == {a.name, b.name} and it.currency,

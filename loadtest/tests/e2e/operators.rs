@@ -268,6 +268,32 @@ async fn rates(operator: &Client) -> Outcome {
         let refusal = refused(set(change.clone()).await);
         assert_eq!(said(&refusal), expected, "{change:?}");
     }
+    let back = |resource: &str, effective_from_ms| SetRate {
+        withdrawn: true,
+        ..rate(resource, 0, effective_from_ms)
+    };
+    let priced = SetRate {
+        withdrawn: true,
+        ..rate("gpu", 5, next)
+    };
+    let table = [
+        (
+            back("gpu:H100", next),
+            (Rule::RateUnknown, "gpu:H100", 0, 0),
+        ),
+        (
+            back("gpu", last),
+            (Rule::RateForAPastHour, "effective_from_ms", 0, 0),
+        ),
+        (
+            priced,
+            (Rule::QuantityTooLarge, "micro_per_unit_hour", 0, 5),
+        ),
+    ];
+    for (change, expected) in table {
+        let refusal = refused(set(change.clone()).await);
+        assert_eq!(said(&refusal), expected, "{change:?}");
+    }
     // To the millisecond.
     assert_eq!(set(rate("gpu", 5, next + 1)).await?.version, 2);
     // A model's own first rate may reach back: nothing was billed by one.

@@ -314,13 +314,15 @@ async fn operators_read_all_rates_that_were_set() -> Outcome {
     let operator = suite.operator().await;
     let now_ms = chassis::Clock::real().now_ms();
     let mut at_lsn = 0;
-    for (no, (tenant, from)) in [("", 0), ("", 9), ("", 5), ("tenant-a", 7)]
-        .iter()
-        .enumerate()
-    {
+    // The last one takes the first three back.
+    let withdrawn_no = 4;
+    let all = [("", 0), ("", 9), ("", 5), ("tenant-a", 7), ("", 0)];
+    for (no, (tenant, from)) in all.iter().enumerate() {
+        let withdrawn = no == withdrawn_no;
         let rate = SetRate {
             resource: "gpu:T4".to_owned(),
-            micro_per_unit_hour: no as i64,
+            withdrawn,
+            micro_per_unit_hour: if withdrawn { 0 } else { no as i64 },
             effective_from_ms: if *from == 0 {
                 0
             } else {
@@ -337,7 +339,7 @@ async fn operators_read_all_rates_that_were_set() -> Outcome {
         at_lsn,
         ..RatesQuery::default()
     };
-    for limit in [1, 3, 4, 0] {
+    for limit in [1, 3, 4, 5, 0] {
         let mut query = RatesQuery {
             limit,
             ..query.clone()
@@ -352,6 +354,10 @@ async fn operators_read_all_rates_that_were_set() -> Outcome {
                     panic!("{:?}", one.change);
                 };
                 let price = rate.micro_per_unit_hour;
+                let is_last = one.operation_id == format!("rate-{withdrawn_no}");
+                assert_eq!(rate.withdrawn, is_last);
+                // It says since when.
+                assert!(!is_last || rate.effective_from_ms > now_ms);
                 found.push((one.key, one.version, price, one.operation_id));
             }
             query.after = page.next;
@@ -363,10 +369,13 @@ async fn operators_read_all_rates_that_were_set() -> Outcome {
             ("gpu:T4", 1, 0),
             ("gpu:T4", 2, 1),
             ("gpu:T4", 3, 2),
+            ("gpu:T4", 4, withdrawn_no as i64),
             ("gpu:T4 tenant=tenant-a", 1, 3),
         ];
-        let expected =
-            expected.map(|(key, version, no)| (key.to_owned(), version, no, format!("rate-{no}")));
+        let expected = expected.map(|(key, version, no)| {
+            let price = if no == withdrawn_no as i64 { 0 } else { no };
+            (key.to_owned(), version, price, format!("rate-{no}"))
+        });
         assert_eq!(found, expected, "{limit}");
     }
     let of = |resource: &str, after: &str| RatesQuery {

@@ -457,6 +457,7 @@ async fn each_rate_that_was_set_stays() {
                 tenant: tenant.map(token),
                 ..RateScope::default()
             },
+            withdrawn: false,
         });
         let operation = Operation {
             tenant: token("t"),

@@ -30,8 +30,9 @@ struct Files {
     /// A file of settings: documents of YAML, each with its kind and its fields; - is the standard input. May be repeated.
     #[arg(long = "file", short = 'f', value_name = "FILE", required = true)]
     files: Vec<String>,
-    /// Take back what stands in the cell and not in the files, of the kinds that the files have: quotas, budgets, cordons,
-    /// taints and reservations are deleted; tenants, queues and priority classes are closed. What cannot be taken back is named.
+    /// Take back what stands in the cell and not in the files, of the kinds that the files have: quotas, budgets, rates,
+    /// cordons, taints and reservations are deleted; tenants, queues and priority classes are closed. What cannot be taken back is
+    /// named.
     #[arg(long)]
     prune: bool,
     /// The directory that `bus init` made: each tenant of the files has an account of the bus then, and creds, and the running

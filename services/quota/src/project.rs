@@ -20,7 +20,7 @@ pub use hours::HourRow;
 pub use plan::Planned;
 pub use waiting::{Reclaimed, WaitingState};
 
-use crate::domain::{Holding, Input as Heard, Quota};
+use crate::domain::{Holding, Input as Heard, Quota, QuotaOf7};
 use book::Book;
 use budget::Budgets;
 use leases::Leases;
@@ -64,6 +64,37 @@ pub struct WarmProjection {
     /// Whose holdings or limits the event has changed.
     #[serde(skip)]
     touched: Vec<Key>,
+}
+
+/// The state of version 6, which has the decider's of version 7.
+#[derive(Deserialize)]
+struct ProjectionOf6 {
+    quota: QuotaOf7,
+    unread: Unread,
+    begun: bool,
+    now: Millis,
+    book: Book,
+    plans: Plans,
+    waiting: Waiting,
+    leases: Leases,
+    budgets: Budgets,
+}
+
+impl From<ProjectionOf6> for WarmProjection {
+    fn from(before: ProjectionOf6) -> Self {
+        Self {
+            quota: before.quota.into(),
+            unread: before.unread,
+            begun: before.begun,
+            now: before.now,
+            book: before.book,
+            plans: before.plans,
+            waiting: before.waiting,
+            leases: before.leases,
+            budgets: before.budgets,
+            touched: Vec::new(),
+        }
+    }
 }
 
 inputs! {
@@ -298,9 +329,13 @@ impl Projection for WarmProjection {
     type Input<'a> = Input<'a>;
 
     const NAME: &'static str = "quota";
-    /// It has the decider's state, of which no former version is known: it is folded from the beginning.
-    const STATE_VERSION: u32 = 6;
+    /// Up to 5 it had a state of the decider that is not known any more: it is folded from the beginning.
+    const STATE_VERSION: u32 = 7;
     const BATCHING: Batching = Batching::BULK;
+
+    fn upgrade(version: u32, state: &[u8]) -> Option<Self> {
+        (version == 6).then(|| ledger::decode_state(state).map(ProjectionOf6::into))?
+    }
 
     fn project(
         &mut self,

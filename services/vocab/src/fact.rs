@@ -166,6 +166,7 @@ macro_rules! facts {
             /// The feature level that a cell must have before it is written: that of its kind, or of a field that came later.
             pub fn since(&self) -> Level {
                 match self {
+                    Self::RateSet(set) if set.change.withdrawn => Level::RATE_WITHDRAWALS,
                     Self::RateSet(set) if !set.change.scope.is_all() => Level::SCOPED_RATES,
                     Self::CordonSet(set) if set.change.drain => Level::NODE_RULES,
                     Self::NodeRegistered(fact) if !fact.capacity.is_of_first_level() => {

@@ -44,7 +44,7 @@ pub use level::Level;
 pub use life::{LifeFact, Stage, Stop};
 pub use named_spec::{NamedSpec, NamedSpecs};
 pub use numbered::{Number, Numbered};
-pub use rate::{RateKey, RateList, RateRank, RateScope};
+pub use rate::{RateKey, RateList, RatePrice, RateRank, RateScope};
 pub use refusal::{Refusal, Rule, Teaching};
 pub use resource::{LeaseNo, LeaseState, ResourceAnswer, ResourceAsk, Slot};
 pub use rules::{

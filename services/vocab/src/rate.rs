@@ -74,24 +74,31 @@ impl RateKey {
     }
 }
 
-/// Rates in millionths of the currency per billed unit and hour, by the moment from which they hold.
+/// What a rate says from a moment on, in millionths of the currency per billed unit and hour; none: it is taken back, and the
+/// rates of wider names count as if it had never been set.
+pub type RatePrice = Option<u64>;
+
+/// Rates by the moment from which they hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateList {
-    rates: BTreeMap<RateKey, BTreeMap<Millis, u64>>,
+    rates: BTreeMap<RateKey, BTreeMap<Millis, RatePrice>>,
     /// Of the rates that there are, the one that goes first in front.
     ranks: BTreeSet<Reverse<RateRank>>,
 }
 
 impl RateList {
-    /// Of two for one moment the later one counts.
-    pub fn set(&mut self, key: RateKey, from: Millis, micro_per_unit_hour: u64) {
+    /// Of two for one moment the later one counts. What is taken back takes with it what was to come behind that moment.
+    pub fn set(&mut self, key: RateKey, from: Millis, price: RatePrice) {
         self.ranks.insert(Reverse(key.rank()));
         let rates = self.rates.entry(key).or_default();
-        rates.insert(from, micro_per_unit_hour);
+        if price.is_none() {
+            rates.split_off(&from);
+        }
+        rates.insert(from, price);
     }
 
     /// Those that fit a use, the one that goes first in front.
-    fn fitting(&self, used: &RateKey) -> impl Iterator<Item = &BTreeMap<Millis, u64>> {
+    fn fitting(&self, used: &RateKey) -> impl Iterator<Item = &BTreeMap<Millis, RatePrice>> {
         let ranks = self.ranks.iter();
         ranks.filter_map(|Reverse(rank)| self.rates.get(&used.of_rank(*rank)?))
     }
@@ -99,15 +106,15 @@ impl RateList {
     /// What a unit of it costs at a moment; none: no rate is in force.
     pub fn at(&self, used: &RateKey, at: Millis) -> Option<u64> {
         let mut in_force = self.fitting(used).filter_map(|rates| {
-            let (_, rate) = rates.range(..=at).next_back()?;
-            Some(*rate)
+            let (_, price) = rates.range(..=at).next_back()?;
+            *price
         });
         in_force.next()
     }
 
-    /// When the next of the rates begins that fit a use.
+    /// When the next of the rates that fit a use begins or is taken back.
     pub fn next_change(&self, used: &RateKey, after: Millis) -> Option<Millis> {
-        let next = |rates: &BTreeMap<Millis, u64>| {
+        let next = |rates: &BTreeMap<Millis, RatePrice>| {
             let (at, _) = rates.range((Excluded(after), Unbounded)).next()?;
             Some(*at)
         };

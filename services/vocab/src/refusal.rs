@@ -201,6 +201,8 @@ rules! {
     NodeNotFound = 77, "node_not_found", false;
     /// The tenant, queue or priority class, whichever `subject` names, accepts nothing new.
     Closed = 78, "closed", true;
+    /// No rate of the resource and scope that `subject` names was ever set, and so none can be taken back.
+    RateUnknown = 79, "rate_unknown", true;
 }
 
 /// Short and exact, for logs and tests; people are told [`Refusal::explanation`].

@@ -117,6 +117,7 @@ impl History {
                 micro_per_unit_hour: micro,
                 effective_from: Millis(0),
                 scope: vocab::RateScope::default(),
+                withdrawn: false,
             });
             change.applied(asked(token("_operator")), 1).into()
         };

@@ -311,14 +311,13 @@ impl Checker {
                 }),
                 Kind::AllocationStopping(e) => e.time_limit,
                 Kind::RateSet(e) => e.change.as_ref().is_some_and(|rate| {
-                    [
+                    let scope = [
                         &rate.tenant,
                         &rate.priority_class,
                         &rate.pool,
                         &rate.cluster,
-                    ]
-                    .into_iter()
-                    .any(|name| !name.is_empty())
+                    ];
+                    rate.withdrawn || scope.iter().any(|name| !name.is_empty())
                 }),
                 _ => false,
             };

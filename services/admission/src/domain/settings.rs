@@ -131,22 +131,7 @@ pub fn named(change: &AdminChange) -> (&'static str, String) {
             ("quota", key)
         }
         AdminChange::Budget(set) => ("budget", format!("{} {}", set.account, set.of.name())),
-        AdminChange::Rate(set) => {
-            let mut key = set.resource.to_string();
-            let scope = &set.scope;
-            let names = [
-                ("tenant", &scope.tenant),
-                ("priority_class", &scope.priority_class),
-                ("pool", &scope.pool),
-                ("cluster", &scope.cluster),
-            ];
-            for (word, name) in names {
-                if let Some(name) = name {
-                    key.push_str(&format!(" {word}={name}"));
-                }
-            }
-            ("rate", key)
-        }
+        AdminChange::Rate(set) => ("rate", rate_name(&set.key())),
         AdminChange::Queue(set) => ("queue", set.queue.to_string()),
         AdminChange::PriorityClass(set) => ("priority_class", set.class.to_string()),
         // There is one of each.
@@ -157,6 +142,24 @@ pub fn named(change: &AdminChange) -> (&'static str, String) {
         AdminChange::Reservation(set) => ("reservation", set.reservation.to_string()),
         AdminChange::Node(set) => ("node", set.node.to_string()),
     }
+}
+
+/// As `gpu:A100 tenant=team-a`.
+pub(super) fn rate_name(key: &RateKey) -> String {
+    let RateKey { resource, scope } = key;
+    let names = [
+        ("tenant", &scope.tenant),
+        ("priority_class", &scope.priority_class),
+        ("pool", &scope.pool),
+        ("cluster", &scope.cluster),
+    ];
+    let mut text = resource.to_string();
+    for (word, name) in names {
+        if let Some(name) = name {
+            text.push_str(&format!(" {word}={name}"));
+        }
+    }
+    text
 }
 
 /// A change of a setting.

@@ -9,8 +9,8 @@ use std::{
 };
 use vocab::{
     Account as Budgeted, AllocationNo, AllocationSpec, Budget, BudgetOf, EndCause, Lsn, Millis,
-    Month, NodeCapacity, PreemptionCause, RateKey, Refusal, ResourceKind, RunExit, Token,
-    WaitingReason,
+    Month, NodeCapacity, PreemptionCause, RateKey, RatePrice, Refusal, ResourceKind, RunExit,
+    Token, WaitingReason,
 };
 
 /// Something that becomes a row, with the event that it became known by. `(lsn, index, part)` is unique. There are five of a
@@ -295,11 +295,11 @@ pub struct Capacity {
     pub amounts: Amounts,
 }
 
-/// The price of a resource from a moment on, until a newer one.
+/// The price of a resource from a moment on, until a newer one; none: it is taken back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rate {
     pub key: RateKey,
-    pub micro_per_unit_hour: u64,
+    pub price: RatePrice,
     pub effective_from: Millis,
     /// When it begins in the bill: what was folded before it was known keeps its price.
     pub applied_from: Millis,

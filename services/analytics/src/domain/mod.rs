@@ -307,7 +307,7 @@ impl Projection for Usage {
                 change, version, ..
             }) => outbox.push(Fact::Rate(Box::new(Rate {
                 key: change.key(),
-                micro_per_unit_hour: change.micro_per_unit_hour,
+                price: change.price(),
                 effective_from: change.effective_from,
                 applied_from: rate_begins,
                 version: *version,

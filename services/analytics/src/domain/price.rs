@@ -8,8 +8,8 @@ use super::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 use vocab::{
-    AllocationNo, HOUR_MS, Millis, Month, RateKey, RateList, RateScope, ResourceKey, ResourceKind,
-    Token,
+    AllocationNo, HOUR_MS, Millis, Month, RateKey, RateList, RatePrice, RateScope, ResourceKey,
+    ResourceKind, Token,
 };
 
 /// Whose use it is, and where: beside the resource, what a line of the bill tells apart.
@@ -142,10 +142,10 @@ pub struct Prices {
 
 impl Prices {
     /// In the ledger's order, each with the moment from which it counts.
-    pub fn of(rates: impl IntoIterator<Item = (RateKey, Millis, u64)>) -> Self {
+    pub fn of(rates: impl IntoIterator<Item = (RateKey, Millis, RatePrice)>) -> Self {
         let mut all = Self::default();
-        for (key, from, micro_per_unit_hour) in rates {
-            all.rates.set(key, from, micro_per_unit_hour);
+        for (key, from, price) in rates {
+            all.rates.set(key, from, price);
             all.calendar.rate_begins(from);
         }
         all

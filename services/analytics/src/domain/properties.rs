@@ -114,6 +114,7 @@ impl World {
             micro_per_unit_hour: 1,
             effective_from,
             scope: vocab::RateScope::default(),
+            withdrawn: false,
         }));
     }
 

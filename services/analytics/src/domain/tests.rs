@@ -69,9 +69,10 @@ fn event(words: &[&str]) -> Event {
         }
         "rate" => AdminChange::Rate(RateSet {
             resource: ResourceKey::parse(words[1]).expect("a resource"),
-            micro_per_unit_hour: number(words[2]),
+            micro_per_unit_hour: words[2].parse().unwrap_or(0),
             effective_from: moment(words[3]),
             scope: vocab::RateScope::default(),
+            withdrawn: words[2] == "none",
         })
         .applied(operation("_operator"), 7)
         .into(),
@@ -259,7 +260,11 @@ fn line(change: &Change) -> String {
         ),
         Fact::Rate(r) => format!(
             "rate {} {} {}>{} v{}",
-            r.key.resource, r.micro_per_unit_hour, r.effective_from.0, r.applied_from.0, r.version
+            r.key.resource,
+            r.price.map_or("-".to_owned(), |price| price.to_string()),
+            r.effective_from.0,
+            r.applied_from.0,
+            r.version
         ),
         Fact::Budget(b) => {
             let budget = b.budget.map_or("-".to_owned(), |budget| {
@@ -600,6 +605,7 @@ fn a_rate_is_a_row() {
     // What was folded before it was known keeps its price.
     check(&["9 rate cpu 1 8"], &["rate cpu 1 8>9 v7"]);
     check(&["9 rate cpu 1 0"], &["rate cpu 1 0>0 v7"]);
+    check(&["9 rate cpu none 8"], &["rate cpu - 8>9 v7"]);
 }
 
 #[test]

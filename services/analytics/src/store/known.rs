@@ -6,7 +6,7 @@ use crate::domain::{Known, Prices};
 use clickhouse::Row;
 use serde::Deserialize;
 use std::sync::{Arc, Mutex, PoisonError};
-use vocab::{Lsn, Millis, Month, RateKey, RateScope, ResourceKey, Token};
+use vocab::{Lsn, Millis, Month, RateKey, RatePrice, RateScope, ResourceKey, Token};
 
 /// What is remembered from one answer to the next, of all answers of a store.
 #[derive(Debug, Clone, Default)]
@@ -45,6 +45,7 @@ struct Rate {
     cluster: String,
     from_ms: i64,
     micro_per_unit_hour: u64,
+    withdrawn: bool,
 }
 
 impl Store {
@@ -98,7 +99,8 @@ impl Store {
         let query = self.query(
             "SELECT toString(r.resource) AS resource, toString(r.tenant) AS tenant,
                  toString(r.priority_class) AS priority_class, toString(r.pool) AS pool, toString(r.cluster) AS cluster,
-                 toUnixTimestamp64Milli(r.applied_from) AS from_ms, r.micro_per_unit_hour AS micro_per_unit_hour
+                 toUnixTimestamp64Milli(r.applied_from) AS from_ms, r.micro_per_unit_hour AS micro_per_unit_hour,
+                 r.withdrawn AS withdrawn
              FROM rates AS r ORDER BY r.lsn, r.event_index",
         );
         let rates: Vec<Rate> = self.fetch_all(query).await?;
@@ -108,7 +110,7 @@ impl Store {
 }
 
 impl Rate {
-    fn read(self) -> Result<(RateKey, Millis, u64), StoreError> {
+    fn read(self) -> Result<(RateKey, Millis, RatePrice), StoreError> {
         let unfit = |text: &str| StoreError::Unfit(text.to_owned());
         let name = |text: &str| match text {
             "" => Ok(None),
@@ -124,7 +126,8 @@ impl Rate {
                 cluster: name(&self.cluster)?,
             },
         };
-        Ok((key, Millis(self.from_ms), self.micro_per_unit_hour))
+        let price = (!self.withdrawn).then_some(self.micro_per_unit_hour);
+        Ok((key, Millis(self.from_ms), price))
     }
 }
 

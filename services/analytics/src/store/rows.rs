@@ -483,6 +483,8 @@ pub struct RateRow {
     pub version: u64,
     /// Millionths of the currency per core, GiB or GPU and hour.
     pub micro_per_unit_hour: u64,
+    /// From then on there is no price of this resource and scope, and none that was to come.
+    pub withdrawn: bool,
 }
 
 /// What accounts may use up in every period. Of an account and what is counted, the row of the highest version counts.
@@ -1074,7 +1076,8 @@ fn rate_row(change: &Change, rate: &Rate) -> RateRow {
         effective_from: rate.effective_from,
         applied_from: rate.applied_from,
         version: rate.version,
-        micro_per_unit_hour: rate.micro_per_unit_hour,
+        micro_per_unit_hour: rate.price.unwrap_or(0),
+        withdrawn: rate.price.is_none(),
     }
 }
 

@@ -157,6 +157,7 @@ impl Journal {
             micro_per_unit_hour: micro,
             effective_from: Millis(from),
             scope,
+            withdrawn: false,
         });
         let operation = operation("_operator");
         let event = change.applied(operation, version).into();

@@ -207,7 +207,8 @@ pub const ANSWERS: &[Answer] = &[
                     pool,
                     cluster,
                     when::millis(price.applied()),
-                    money(price.micro.into()),
+                    money(price.micro.unwrap_or(0).into()),
+                    price.micro.is_none(),
                     "EUR"
                 ]
             })

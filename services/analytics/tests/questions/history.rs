@@ -132,9 +132,10 @@ fn settings(script: &mut Script) {
         };
         let change = AdminChange::Rate(RateSet {
             resource: ResourceKey::parse(price.resource).expect("a resource"),
-            micro_per_unit_hour: price.micro,
+            micro_per_unit_hour: price.micro.unwrap_or(0),
             effective_from: Millis(price.from),
             scope,
+            withdrawn: price.micro.is_none(),
         });
         script.setting(price.said, change, price.version);
     }

@@ -148,7 +148,8 @@ pub struct Price {
     pub resource: &'static str,
     /// Tenant, priority class, pool and cluster; empty: all.
     pub scope: [&'static str; 4],
-    pub micro: u64,
+    /// None: it is taken back.
+    pub micro: Option<u64>,
     pub from: i64,
     pub said: i64,
     pub version: u64,
@@ -168,25 +169,32 @@ impl Price {
 const ALL: [&str; 4] = [""; 4];
 
 #[rustfmt::skip]
-pub const PRICES: [Price; 14] = [
-    Price { resource: "cpu", scope: ALL, micro: 31_007, from: 0, said: BEGIN, version: 1 },
-    Price { resource: "gpu", scope: ALL, micro: 900_001, from: 0, said: BEGIN, version: 1 },
-    Price { resource: "gpu:H100", scope: ALL, micro: 2_500_003, from: 0, said: BEGIN, version: 1 },
+pub const PRICES: [Price; 20] = [
+    Price { resource: "cpu", scope: ALL, micro: Some(31_007), from: 0, said: BEGIN, version: 1 },
+    Price { resource: "gpu", scope: ALL, micro: Some(900_001), from: 0, said: BEGIN, version: 1 },
+    Price { resource: "gpu:H100", scope: ALL, micro: Some(2_500_003), from: 0, said: BEGIN, version: 1 },
     // Before it, memory has no price.
-    Price { resource: "memory", scope: ALL, micro: 4_099, from: OCTOBER + 5 * DAY_MS, said: OCTOBER, version: 1 },
+    Price { resource: "memory", scope: ALL, micro: Some(4_099), from: OCTOBER + 5 * DAY_MS, said: OCTOBER, version: 1 },
     // In the middle of an hour.
-    Price { resource: "cpu", scope: ALL, micro: 35_003, from: OCTOBER + 9 * DAY_MS + 47_825_123, said: OCTOBER + 9 * DAY_MS, version: 2 },
+    Price { resource: "cpu", scope: ALL, micro: Some(35_003), from: OCTOBER + 9 * DAY_MS + 47_825_123, said: OCTOBER + 9 * DAY_MS, version: 2 },
     // Told too late.
-    Price { resource: "gpu", scope: ALL, micro: 1_100_009, from: OCTOBER + 19 * DAY_MS, said: OCTOBER + 19 * DAY_MS + 23_415_250, version: 2 },
-    Price { resource: "gpu:H100", scope: ALL, micro: 2_750_011, from: NOVEMBER + 2 * DAY_MS + 34_200_500, said: NOVEMBER + DAY_MS, version: 2 },
-    Price { resource: "memory", scope: ALL, micro: 3_989, from: NOVEMBER + 8 * DAY_MS + 61_001_777, said: NOVEMBER + 8 * DAY_MS, version: 2 },
+    Price { resource: "gpu", scope: ALL, micro: Some(1_100_009), from: OCTOBER + 19 * DAY_MS, said: OCTOBER + 19 * DAY_MS + 23_415_250, version: 2 },
+    Price { resource: "gpu:H100", scope: ALL, micro: Some(2_750_011), from: NOVEMBER + 2 * DAY_MS + 34_200_500, said: NOVEMBER + DAY_MS, version: 2 },
+    Price { resource: "memory", scope: ALL, micro: Some(3_989), from: NOVEMBER + 8 * DAY_MS + 61_001_777, said: NOVEMBER + 8 * DAY_MS, version: 2 },
     // Each of the names, alone and together with others; dearer than the list and cheaper.
-    Price { resource: "cpu", scope: ["", "", "batch", ""], micro: 19_001, from: 0, said: BEGIN, version: 1 },
-    Price { resource: "gpu", scope: ["", "", "train", "west"], micro: 2_100_001, from: OCTOBER + 11 * DAY_MS + 3_456_789, said: OCTOBER, version: 1 },
-    Price { resource: "gpu:H100", scope: ["", "", "", "west"], micro: 3_999_999, from: 0, said: BEGIN, version: 1 },
-    Price { resource: "gpu", scope: ["", "low", "", ""], micro: 500_003, from: OCTOBER + 15 * DAY_MS + 40_000_001, said: OCTOBER + 15 * DAY_MS, version: 1 },
-    Price { resource: "memory", scope: ["birch", "", "", ""], micro: 3_001, from: OCTOBER + 2 * DAY_MS, said: OCTOBER, version: 1 },
-    Price { resource: "memory", scope: ["birch", "", "serve", ""], micro: 9_001, from: NOVEMBER + 5 * DAY_MS + 7_777_777, said: NOVEMBER, version: 1 },
+    Price { resource: "cpu", scope: ["", "", "batch", ""], micro: Some(19_001), from: 0, said: BEGIN, version: 1 },
+    Price { resource: "gpu", scope: ["", "", "train", "west"], micro: Some(2_100_001), from: OCTOBER + 11 * DAY_MS + 3_456_789, said: OCTOBER, version: 1 },
+    Price { resource: "gpu:H100", scope: ["", "", "", "west"], micro: Some(3_999_999), from: 0, said: BEGIN, version: 1 },
+    Price { resource: "gpu", scope: ["", "low", "", ""], micro: Some(500_003), from: OCTOBER + 15 * DAY_MS + 40_000_001, said: OCTOBER + 15 * DAY_MS, version: 1 },
+    Price { resource: "memory", scope: ["birch", "", "", ""], micro: Some(3_001), from: OCTOBER + 2 * DAY_MS, said: OCTOBER, version: 1 },
+    Price { resource: "memory", scope: ["birch", "", "serve", ""], micro: Some(9_001), from: NOVEMBER + 5 * DAY_MS + 7_777_777, said: NOVEMBER, version: 1 },
+    // Taken back: so that a wider one holds; with one that was to come; for a day, in which nothing holds; and told too late.
+    Price { resource: "gpu", scope: ["", "low", "", ""], micro: None, from: NOVEMBER + 3 * DAY_MS + 12_345_678, said: NOVEMBER + 3 * DAY_MS, version: 2 },
+    Price { resource: "memory", scope: ["birch", "", "", ""], micro: Some(3_333), from: NOVEMBER + 9 * DAY_MS, said: NOVEMBER + DAY_MS, version: 2 },
+    Price { resource: "memory", scope: ["birch", "", "", ""], micro: None, from: NOVEMBER + 6 * DAY_MS + 1_234_567, said: NOVEMBER + 5 * DAY_MS, version: 3 },
+    Price { resource: "memory", scope: ALL, micro: None, from: NOVEMBER + 9 * DAY_MS + 18_000_001, said: NOVEMBER + 9 * DAY_MS, version: 3 },
+    Price { resource: "memory", scope: ALL, micro: Some(4_507), from: NOVEMBER + 10 * DAY_MS + 21_600_003, said: NOVEMBER + 9 * DAY_MS + 1, version: 4 },
+    Price { resource: "cpu", scope: ["", "", "batch", ""], micro: None, from: NOVEMBER + 4 * DAY_MS, said: NOVEMBER + 4 * DAY_MS + 8_000_011, version: 2 },
 ];
 
 /// What was said of a budget. None: it is taken back.

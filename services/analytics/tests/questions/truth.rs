@@ -254,25 +254,35 @@ pub fn list(place: &Place) -> Scope {
     ["", "", place.pool, place.cluster]
 }
 
-/// The one that names most, the first names before the later ones and all before the model; of those the newest.
+/// What is taken back, as something that was said later takes it back from an earlier moment on.
+fn is_void(price: &Price) -> bool {
+    PRICES.iter().any(|other| {
+        let is_same = other.resource == price.resource && other.scope == price.scope;
+        let is_later = other.version > price.version;
+        is_same && is_later && other.micro.is_none() && other.applied() <= price.applied()
+    })
+}
+
+/// The one that names most, the first names before the later ones and all before the model; of those the newest. Where the
+/// newest says that it is taken back, the next one.
 pub fn price(resource: &str, scope: Scope, at: i64) -> Option<u64> {
     let fits = |price: &&Price| {
         let of =
             price.resource == resource || (price.resource == "gpu" && resource.starts_with("gpu"));
         let mut names = price.scope.iter().zip(scope);
-        of && price.applied() <= at && names.all(|(name, is)| name.is_empty() || *name == is)
+        of && !is_void(price)
+            && price.applied() <= at
+            && names.all(|(name, is)| name.is_empty() || *name == is)
     };
     let first = |price: &&Price| {
         let names = price.scope.map(|name| !name.is_empty());
-        (
-            names,
-            price.resource == resource,
-            price.applied(),
-            price.version,
-        )
+        (names, price.resource == resource)
     };
-    let found = PRICES.iter().filter(fits).max_by_key(first);
-    found.map(|price| price.micro)
+    let mut fitting: Vec<_> = PRICES.iter().filter(fits).collect();
+    fitting.sort_by_key(|price| (first(price), price.applied(), price.version));
+    let newest = fitting.chunk_by(|one, other| first(one) == first(other));
+    let newest = newest.filter_map(|of_one| of_one.last()?.micro);
+    newest.last()
 }
 
 /// Unit-milliseconds of what has the price.

@@ -10,22 +10,23 @@ use crate::{
 use clap::{Args, Subcommand};
 use client::{Client, RatesQuery, SetRate, SettingView};
 use schemas::v1::setting_view::Change;
+use serde_json::Value;
 
 #[derive(Subcommand)]
 pub enum RatesCommand {
     /// Say what a resource costs from a moment on.
     Set(Set),
+    /// Take a rate back: from a moment on the rates of wider scopes hold, or none. What was used before keeps its price.
+    Delete(Delete),
     /// Show the rates that were set: since when they count, when they were set, and by which operation.
     List(List),
 }
 
+/// What a rate is for.
 #[derive(Args)]
-pub struct Set {
+struct Of {
     /// cpu, memory, gpu or gpu:<model>.
     resource: String,
-    /// In the currency, per core-hour, GiB-hour or GPU-hour, to the millionth: 3.5.
-    #[arg(value_parser = price)]
-    price: i64,
     /// For this tenant's use alone. Of the rates that fit, one for the tenant goes before one for all; then in the same way
     /// one for the priority class, the pool, the cluster, and the GPU model.
     #[arg(long, default_value = "")]
@@ -39,8 +40,43 @@ pub struct Set {
     /// For use of nodes with this label cluster alone.
     #[arg(long, default_value = "")]
     cluster: String,
+}
+
+impl Of {
+    /// Without a price, from the beginning.
+    fn change(self) -> SetRate {
+        SetRate {
+            resource: self.resource,
+            tenant: self.tenant,
+            priority_class: self.priority_class,
+            pool: self.pool,
+            cluster: self.cluster,
+            ..SetRate::default()
+        }
+    }
+}
+
+#[derive(Args)]
+pub struct Set {
+    #[command(flatten)]
+    of: Of,
+    /// In the currency, per core-hour, GiB-hour or GPU-hour, to the millionth: 3.5.
+    #[arg(value_parser = price)]
+    price: i64,
     /// From this moment on: 2026-12-01, 2026-12-01T08:30:00Z, or so long from now as in 2h. Without it from the beginning of time, which only the
     /// first rate of a resource and scope can be, and only while no month is closed.
+    #[arg(long, value_name = "MOMENT", value_parser = amount::to_come)]
+    from: Option<amount::ToCome>,
+    #[command(flatten)]
+    expected: Expected,
+}
+
+#[derive(Args)]
+pub struct Delete {
+    #[command(flatten)]
+    of: Of,
+    /// From this moment on: 2026-12-01, 2026-12-01T08:30:00Z, or so long from now as in 2h. Without it as soon as it is accepted.
+    /// A price that was to come behind that moment is taken back, too.
     #[arg(long, value_name = "MOMENT", value_parser = amount::to_come)]
     from: Option<amount::ToCome>,
     #[command(flatten)]
@@ -57,6 +93,7 @@ impl RatesCommand {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         match self {
             Self::Set(set) => set.run(context).await,
+            Self::Delete(delete) => delete.run(context).await,
             Self::List(list) => list.run(context).await,
         }
     }
@@ -64,23 +101,42 @@ impl RatesCommand {
 
 impl Set {
     async fn run(self, context: &Context) -> Result<(), Failure> {
-        let title = format!("rate of {}", self.resource);
         let change = SetRate {
-            resource: self.resource,
             micro_per_unit_hour: self.price,
-            effective_from_ms: self
-                .from
-                .map_or(0, |from| from.ms(context.clock().now_ms())),
-            expected_version: self.expected.expected_version,
-            tenant: self.tenant,
-            priority_class: self.priority_class,
-            pool: self.pool,
-            cluster: self.cluster,
+            ..self.of.change()
         };
-        let sending = self.expected.sending;
-        let operator = sending.operator(context).await?;
-        told(&title, operator.set_rate(change, sending.id()).await?)
+        send(change, self.from, self.expected, context).await
     }
+}
+
+impl Delete {
+    async fn run(self, context: &Context) -> Result<(), Failure> {
+        let change = SetRate {
+            withdrawn: true,
+            ..self.of.change()
+        };
+        send(change, self.from, self.expected, context).await
+    }
+}
+
+async fn send(
+    change: SetRate,
+    from: Option<amount::ToCome>,
+    Expected {
+        expected_version,
+        sending,
+    }: Expected,
+    context: &Context,
+) -> Result<(), Failure> {
+    let title = format!("rate of {}", change.resource);
+    let now_ms = context.clock().now_ms();
+    let change = SetRate {
+        effective_from_ms: from.map_or(0, |from| from.ms(now_ms)),
+        expected_version,
+        ..change
+    };
+    let operator = sending.operator(context).await?;
+    told(&title, operator.set_rate(change, sending.id()).await?)
 }
 
 #[derive(Args)]
@@ -164,7 +220,10 @@ fn row(view: &SettingView, rate: &SetRate) -> Vec<Cell> {
         },
         moment(view.set_at_ms),
         plain(&view.operation_id),
-        money(rate.micro_per_unit_hour.into()),
+        match rate.withdrawn {
+            true => valued("taken back".to_owned(), Value::Null),
+            false => money(rate.micro_per_unit_hour.into()),
+        },
     ]
 }
 
@@ -174,24 +233,28 @@ mod tests {
 
     #[test]
     fn rates_of_a_key_stand_in_the_order_in_which_they_count() {
-        let view = |key: &str, version, from, tenant: &str| SettingView {
+        let of = |key: &str, version, from, tenant: &str, price: Option<i64>| SettingView {
             key: key.to_owned(),
             version,
             set_at_ms: 1000,
             operation_id: format!("op-{version}"),
             change: Some(Change::Rate(SetRate {
                 resource: "gpu".to_owned(),
-                micro_per_unit_hour: 1_500_000,
+                micro_per_unit_hour: price.unwrap_or(0),
+                withdrawn: price.is_none(),
                 effective_from_ms: from,
                 tenant: tenant.to_owned(),
                 ..SetRate::default()
             })),
             ..SettingView::default()
         };
+        let view =
+            |key: &str, version, from, tenant| of(key, version, from, tenant, Some(1_500_000));
         let views = [
             view("gpu", 1, 0, ""),
             view("gpu", 2, 9000, ""),
             view("gpu", 3, 5000, ""),
+            of("gpu", 4, 11_000, "", None),
             view("gpu tenant=a", 1, 2000, "a"),
         ];
         let sheet = sheet(&views);
@@ -205,6 +268,7 @@ mod tests {
             format!("all 1 the beginning {set} op-1 1.500000"),
             format!("all 3 1970-01-01T00:00:05Z {set} op-3 1.500000"),
             format!("all 2 1970-01-01T00:00:09Z {set} op-2 1.500000"),
+            format!("all 4 1970-01-01T00:00:11Z {set} op-4 taken back"),
             format!("a 1 1970-01-01T00:00:02Z {set} op-1 1.500000"),
         ];
         assert_eq!(found, expected);

@@ -49,7 +49,7 @@ pub(super) trait Manifest: Serialize + DeserializeOwned {
     /// What has begun holds now, whenever that was.
     fn begin(_: &mut Self::Message, _now_ms: i64) {}
 
-    /// Settles when it counts from, by what counts already and what the file says.
+    /// Settles when it counts from, by what was set last, which may be that it is taken back, and what the file says.
     fn settle(
         _wanted: &mut Self::Message,
         _current: Option<&Self::Message>,
@@ -198,7 +198,7 @@ macro_rules! kinds {
             }
         }
 
-        /// Settles when a change counts from; `current` is what it is a change of.
+        /// Settles when a change counts from; `current` is what was set last, also where that takes it back.
         pub fn settle(
             wanted: &mut Change,
             current: Option<&Change>,

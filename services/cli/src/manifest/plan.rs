@@ -79,10 +79,15 @@ impl Standing {
         names.filter_map(|(kind, key)| self.get(*kind, key))
     }
 
-    fn get(&self, kind: Kind, key: &str) -> Option<&Change> {
+    /// What was set last and is not over; it may say that nothing is there.
+    fn last(&self, kind: Kind, key: &str) -> Option<&Change> {
         let stands = self.settings.get(&(kind, key.to_owned()))?;
-        let is_there = !stands.is_over && !Setting(&stands.change).is_absent();
-        is_there.then_some(&stands.change)
+        (!stands.is_over).then_some(&stands.change)
+    }
+
+    fn get(&self, kind: Kind, key: &str) -> Option<&Change> {
+        let is_there = |change: &&Change| !Setting(change).is_absent();
+        self.last(kind, key).filter(is_there)
     }
 
     fn version(&self, kind: Kind, counter: &str) -> u64 {
@@ -257,7 +262,8 @@ fn wanted(document: &Document, key: &str, standing: &Standing, now_ms: i64) -> R
         return Ok(Step::still(Action::Over, kind, key, None));
     }
     kind::begin(&mut change, now_ms);
-    kind::settle(&mut change, current, &document.fields, now_ms)?;
+    let last = standing.last(kind, key);
+    kind::settle(&mut change, last, &document.fields, now_ms)?;
     let setting = Setting(&change);
     let after = setting.fields()?;
     let action = match (&before, setting.is_absent()) {

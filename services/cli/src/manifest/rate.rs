@@ -22,10 +22,12 @@ pub struct Rate {
     pool: Option<Token>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cluster: Option<Token>,
-    /// Per core-hour, GiB-hour or GPU-hour.
-    price: Price,
-    /// Absent: from the beginning of time, which only the first can be.
+    /// Per core-hour, GiB-hour or GPU-hour; of one that is taken back it says nothing.
+    price: Option<Price>,
+    /// Absent: from the beginning of time, which only the first can be; what is taken back is so as soon as it can be.
     effective_from: Option<Moment>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    withdrawn: Option<bool>,
 }
 
 impl Manifest for Rate {
@@ -54,17 +56,25 @@ impl Manifest for Rate {
             priority_class: name(&set.priority_class)?,
             pool: name(&set.pool)?,
             cluster: name(&set.cluster)?,
-            price: Price(set.micro_per_unit_hour),
+            price: (!set.withdrawn).then_some(Price(set.micro_per_unit_hour)),
             effective_from: Some(set.effective_from_ms)
                 .filter(|from| *from != 0)
                 .map(Moment),
+            withdrawn: set.withdrawn.then_some(true),
         })
     }
 
     fn message(self) -> Result<v1::SetRate, Wrong> {
+        let withdrawn = self.withdrawn.unwrap_or(false);
+        let price = match (self.price, withdrawn) {
+            (_, true) => 0,
+            (Some(price), false) => price.0,
+            (None, false) => return Err(Wrong::new("price", "it is missing")),
+        };
         Ok(v1::SetRate {
             resource: self.resource,
-            micro_per_unit_hour: self.price.0,
+            micro_per_unit_hour: price,
+            withdrawn,
             effective_from_ms: self.effective_from.map_or(0, |from| from.0),
             tenant: text(self.tenant),
             priority_class: text(self.priority_class),
@@ -82,7 +92,11 @@ impl Manifest for Rate {
         now_ms: i64,
     ) -> Result<(), Wrong> {
         let from = one::<Moment>(said, "effective_from")?.map(|from| from.0);
-        let same = current.filter(|set| set.micro_per_unit_hour == wanted.micro_per_unit_hour);
+        if wanted.withdrawn {
+            return take_back(wanted, current, said, (from, now_ms));
+        }
+        let priced = current.filter(|set| !set.withdrawn);
+        let same = priced.filter(|set| set.micro_per_unit_hour == wanted.micro_per_unit_hour);
         let planned = current.map(|set| set.effective_from_ms);
         let planned = planned.filter(|planned| *planned > now_ms);
         match (current, same, from) {
@@ -90,7 +104,7 @@ impl Manifest for Rate {
             (_, _, Some(from)) if planned.is_some_and(|planned| planned != from) => {
                 let planned = amount::moment(Millis(planned.unwrap_or(0)));
                 let why = format!(
-                    "another price counts from {planned} on and cannot be put off: change that one, with this moment, or wait until it counts"
+                    "another change counts from {planned} on and cannot be put off: change that one, with this moment, or wait until it counts"
                 );
                 return Err(Wrong::new("effective_from", why));
             }
@@ -101,7 +115,7 @@ impl Manifest for Rate {
             (Some(_), None, Some(from)) => {
                 let from = amount::moment(Millis(from));
                 let why = format!(
-                    "{from}: what was used is billed by the old price already; write a moment to come"
+                    "{from}: what was used before now is billed already; write a moment to come"
                 );
                 return Err(Wrong::new("effective_from", why));
             }
@@ -114,7 +128,38 @@ impl Manifest for Rate {
         Ok(())
     }
 
-    fn taken_back(_: &v1::SetRate) -> Result<v1::SetRate, &'static str> {
-        Err("a rate cannot be deleted; set its price to 0 from a moment on")
+    fn is_absent(set: &v1::SetRate) -> bool {
+        set.withdrawn
     }
+
+    fn taken_back(set: &v1::SetRate) -> Result<v1::SetRate, &'static str> {
+        Ok(v1::SetRate {
+            micro_per_unit_hour: 0,
+            effective_from_ms: 0,
+            withdrawn: true,
+            ..set.clone()
+        })
+    }
+}
+
+/// From a moment to come on, or as soon as it can be.
+fn take_back(
+    wanted: &mut v1::SetRate,
+    current: Option<&v1::SetRate>,
+    said: &Fields,
+    (from, now_ms): (Option<i64>, i64),
+) -> Result<(), Wrong> {
+    if said.get("price").is_some_and(|price| !price.is_null()) {
+        return Err(Wrong::new("withdrawn", "it goes with no price"));
+    }
+    let is_set = current.is_some_and(|set| !set.withdrawn);
+    if let Some(past) = from.filter(|from| is_set && *from <= now_ms) {
+        let past = amount::moment(Millis(past));
+        let why = format!(
+            "{past}: what was used before now is billed already; write a moment to come, or none for as soon as it can be"
+        );
+        return Err(Wrong::new("effective_from", why));
+    }
+    wanted.effective_from_ms = from.unwrap_or(0);
+    Ok(())
 }

@@ -188,10 +188,12 @@ fn rate() -> impl Strategy<Value = Change> {
     let resource = select(vec!["cpu", "memory", "gpu", "gpu:A100"]);
     let scope = (maybe(), maybe(), maybe(), maybe());
     let from = prop_oneof![Just(0), 1..NOW_MS, to_come()];
-    (resource, scope, 0..1_000_000_000_001_i64, from).prop_map(|(resource, scope, price, from)| {
+    let price = option::weighted(0.8, 0..1_000_000_000_001_i64);
+    (resource, scope, price, from).prop_map(|(resource, scope, price, from)| {
         Change::Rate(v1::SetRate {
             resource: resource.to_owned(),
-            micro_per_unit_hour: price,
+            micro_per_unit_hour: price.unwrap_or(0),
+            withdrawn: price.is_none(),
             effective_from_ms: from,
             tenant: scope.0,
             priority_class: scope.1,
@@ -681,9 +683,8 @@ fn what_the_ledger_names_for_ever_is_closed_once() {
         "unchanged PriorityClass d",
         "unchanged Rate gpu",
     ];
-    let kept_rate = "cannot be deleted Rate cpu (a rate cannot be deleted; set its price to 0 from a moment on)";
     let closes = [
-        kept_rate,
+        "delete Rate cpu",
         "close PriorityClass c closed: false -> true",
         "close Queue q closed: false -> true",
         "close Tenant a closed: false -> true",
@@ -731,6 +732,48 @@ fn a_changed_price_counts_from_a_moment_to_come() {
     applied(&mut cell, &to_come);
     // The same price does not say again since when it counts.
     assert!(sends_nothing(&cell.plan(&changed, false).unwrap()));
+}
+
+#[test]
+fn a_rate_that_was_taken_back_is_set_again_from_a_moment_to_come() {
+    let mut cell = Cell::default();
+    let rate = |rest: &str| format!("kind: Rate\nresource: gpu\n{rest}\n");
+    // Nothing is there to be taken back.
+    let back = rate("withdrawn: true");
+    check(&cell, &back, false, &["unchanged Rate gpu"]);
+    applied(&mut cell, &rate("price: 3"));
+    let wrong = |cell: &Cell, rest: &str, expected: &str| {
+        let found = faults(cell, &rate(rest));
+        assert!(found[0].contains(expected), "{found:?}");
+    };
+    wrong(
+        &cell,
+        "withdrawn: true\nprice: 3",
+        "Rate: withdrawn: it goes with no price",
+    );
+    let past = "effective_from: 2026-01-31T08:00:00Z";
+    wrong(&cell, &format!("withdrawn: true\n{past}"), "billed already");
+    let to_come = "effective_from: 2027-12-01T00:00:00Z";
+    let expected = "change Rate gpu effective_from: none -> 2027-12-01T00:00:00Z price: 3 -> none withdrawn: none -> true";
+    check(
+        &cell,
+        &rate(&format!("withdrawn: true\n{to_come}")),
+        false,
+        &[expected],
+    );
+    let expected = "change Rate gpu price: 3 -> none withdrawn: none -> true";
+    check(&cell, &back, false, &[expected]);
+    applied(&mut cell, &back);
+    assert!(sends_nothing(&cell.plan(&back, false).unwrap()));
+    assert!(cell.file().is_empty());
+    // It is not the first any more.
+    wrong(&cell, "price: 3", "effective_from: it is missing");
+    wrong(&cell, &format!("price: 3\n{past}"), "billed already");
+    let expected = "create Rate gpu effective_from: none -> 2027-12-01T00:00:00Z price: none -> 3";
+    let again = rate(&format!("price: 3\n{to_come}"));
+    check(&cell, &again, false, &[expected]);
+    applied(&mut cell, &again);
+    assert!(sends_nothing(&cell.plan(&again, true).unwrap()));
 }
 
 #[test]

@@ -376,6 +376,23 @@ pub fn samples() -> Vec<(&'static str, Event)> {
     let mut samples = changes();
     samples.extend(of_level_6());
     samples.extend(closed());
+    samples.push((
+        "rate_set_withdrawn",
+        Event::RateSet(Applied {
+            operation: operation(),
+            change: RateSet {
+                resource: ResourceKey::parse("gpu:T4").unwrap(),
+                micro_per_unit_hour: 0,
+                effective_from: Millis(1_704_067_200_001),
+                scope: RateScope {
+                    pool: Some(token("spot")),
+                    ..RateScope::default()
+                },
+                withdrawn: true,
+            },
+            version: 4,
+        }),
+    ));
     samples.extend([
         (
             "rate_set_2",
@@ -391,6 +408,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                         pool: Some(token("spot")),
                         cluster: Some(token("east")),
                     },
+                    withdrawn: false,
                 },
                 version: 3,
             }),

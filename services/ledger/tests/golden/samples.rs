@@ -83,6 +83,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                 micro_per_unit_hour: 2_500_000,
                 effective_from: Millis(1_704_067_200_000),
                 scope: vocab::RateScope::default(),
+                withdrawn: false,
             })),
         ),
         (

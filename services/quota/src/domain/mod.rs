@@ -53,7 +53,7 @@ use depend::Dependencies;
 use gang::Gangs;
 use ledger::{Decider, Draft, Figures, IllegalEvent};
 use models::Fleet;
-use rates::Rates;
+use rates::{Rates, RatesOf7};
 use resource::ResourceId;
 use schedule::Schedule;
 use serde::{Deserialize, Serialize};
@@ -79,6 +79,38 @@ pub struct Quota {
     due: BTreeSet<(Millis, AccountId, ResourceId)>,
     rates: Rates,
     fleet: Fleet,
+}
+
+/// The state of version 7, which differs in its rates alone.
+#[derive(Deserialize)]
+pub(crate) struct QuotaOf7 {
+    books: Books,
+    claims: Numbered<AllocationNo, Claim>,
+    asked: BTreeSet<AllocationNo>,
+    leaving: BTreeSet<AllocationNo>,
+    gangs: Gangs,
+    dependencies: Dependencies,
+    schedules: BTreeMap<(AccountId, ResourceId), Schedule>,
+    due: BTreeSet<(Millis, AccountId, ResourceId)>,
+    rates: RatesOf7,
+    fleet: Fleet,
+}
+
+impl From<QuotaOf7> for Quota {
+    fn from(before: QuotaOf7) -> Self {
+        Self {
+            books: before.books,
+            claims: before.claims,
+            asked: before.asked,
+            leaving: before.leaving,
+            gangs: before.gangs,
+            dependencies: before.dependencies,
+            schedules: before.schedules,
+            due: before.due,
+            rates: before.rates.into(),
+            fleet: before.fleet,
+        }
+    }
 }
 
 /// What decisions depend on beside the ledger, as the service's configuration has it: there is nothing to set yet.
@@ -112,7 +144,11 @@ impl Decider for Quota {
     type Input<'a> = Input<'a>;
 
     /// Up to 6 nothing said in which pool and cluster a claim runs: it is folded from the beginning.
-    const STATE_VERSION: u32 = 7;
+    const STATE_VERSION: u32 = 8;
+
+    fn upgrade(version: u32, state: &[u8]) -> Option<Self> {
+        (version == 7).then(|| ledger::decode_state(state).map(QuotaOf7::into))?
+    }
 
     fn observe(&mut self, at: &At, input: Input<'_>) -> Result<(), IllegalEvent> {
         match input {

@@ -1,8 +1,11 @@
 //! What the resource types cost, for whom and where, and since when.
 
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
-use vocab::{Millis, RateKey, RateList, RateScope, fact::RateSet};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
+use vocab::{Millis, RateKey, RateList, RateRank, RateScope, fact::RateSet};
 
 /// All rates, and the scopes of what is priced by them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,10 +31,39 @@ impl ScopeNo {
     pub const NONE: Self = Self(0);
 }
 
+/// Up to version 7 of the state no rate could be taken back.
+#[derive(Deserialize)]
+pub(super) struct RatesOf7 {
+    rates: RateListOf7,
+    scopes: Scopes,
+}
+
+#[derive(Deserialize)]
+struct RateListOf7 {
+    rates: BTreeMap<RateKey, BTreeMap<Millis, u64>>,
+    /// They follow from the rates.
+    _ranks: BTreeSet<Reverse<RateRank>>,
+}
+
+impl From<RatesOf7> for Rates {
+    fn from(before: RatesOf7) -> Self {
+        let RatesOf7 { rates, scopes } = before;
+        let mut list = RateList::default();
+        for (key, prices) in rates.rates {
+            for (from, micro_per_unit_hour) in prices {
+                list.set(key.clone(), from, Some(micro_per_unit_hour));
+            }
+        }
+        Self {
+            rates: list,
+            scopes,
+        }
+    }
+}
+
 impl Rates {
     pub fn set(&mut self, set: &RateSet) {
-        self.rates
-            .set(set.key(), set.effective_from, set.micro_per_unit_hour);
+        self.rates.set(set.key(), set.effective_from, set.price());
     }
 
     /// The number of a scope; there are less than 2^32 of them, as each takes more than a byte of memory.
@@ -76,7 +108,7 @@ impl Rates {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
+    use proptest::{option, prelude::*};
     use vocab::{ResourceKey, ResourceKind, Token};
 
     fn name(letter: u8) -> Option<Token> {
@@ -128,25 +160,47 @@ mod tests {
     proptest! {
         #[test]
         fn the_price_of_each_millisecond_is_that_of_the_first_rate_that_fits(
-            said in prop::collection::vec((keys(), 0..30i64, 1..1000u64), 0..12),
+            said in prop::collection::vec((keys(), 0..30i64, option::weighted(0.7, 1..1000u64)), 0..12),
+            again in prop::collection::vec((any::<prop::sample::Index>(), 0..30i64, option::of(1..1000u64)), 0..12),
             used in keys(),
             (from, to) in (0..40i64, 0..40i64),
         ) {
+            let mut said = said;
+            // Of what was set, some once more.
+            for (which, from, price) in again {
+                if !said.is_empty() {
+                    let (key, ..) = said[which.index(said.len())].clone();
+                    said.push((key, from, price));
+                }
+            }
             let mut rates = Rates::default();
-            for (key, from, micro_per_unit_hour) in &said {
+            for (key, from, price) in &said {
                 rates.set(&RateSet {
                     resource: key.resource.clone(),
-                    micro_per_unit_hour: *micro_per_unit_hour,
+                    micro_per_unit_hour: price.unwrap_or(0),
                     effective_from: Millis(*from),
                     scope: key.scope.clone(),
+                    withdrawn: price.is_none(),
                 });
             }
+            // Something that was set later takes it back.
+            let is_void = |no: usize| {
+                let (key, from, _) = &said[no];
+                let mut later = said[no + 1..].iter();
+                later.any(|(other, at, price)| other == key && price.is_none() && at <= from)
+            };
             let at = |ms: i64| {
-                let fitting = said.iter().enumerate().filter_map(|(no, (key, from, rate))| {
-                    let names = named(key, &used).filter(|_| *from <= ms)?;
-                    Some(((names, *from, no), *rate))
-                });
-                fitting.max_by_key(|(order, _)| *order).map_or(0, |(_, rate)| rate)
+                let begun = said.iter().enumerate();
+                let begun = begun.filter(|(no, (_, from, _))| *from <= ms && !is_void(*no));
+                let mut begun: Vec<_> = begun
+                    .filter_map(|(no, (key, from, price))| Some((*from, no, named(key, &used)?, *price)))
+                    .collect();
+                begun.sort();
+                let newest: BTreeMap<_, _> = (begun.into_iter())
+                    .map(|(_, _, names, price)| (names, price))
+                    .collect();
+                let priced = newest.into_iter().filter_map(|(names, price)| Some((names, price?)));
+                priced.max().map_or(0, |(_, price)| price)
             };
             for ms in 0..40 {
                 prop_assert_eq!(rates.at(&used, Millis(ms)), at(ms));

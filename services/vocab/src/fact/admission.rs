@@ -4,8 +4,8 @@ use super::{Admission, Written};
 use crate::{
     Account, AdvanceReservation, AllocationNo, AllocationSpec, Budget, BudgetOf, EventNo, Limits,
     Millis, Month, NodeApproval, Operation, PriorityClass, PriorityTarget, QueueSettings,
-    QuotaResource, RateKey, RateScope, Refusal, ResourceAsk, ResourceKey, SchedulingPolicy, Slot,
-    Taint, TenantSettings, Token, Validity,
+    QuotaResource, RateKey, RatePrice, RateScope, Refusal, ResourceAsk, ResourceKey,
+    SchedulingPolicy, Slot, Taint, TenantSettings, Token, Validity,
 };
 use serde::{Deserialize, Serialize};
 use wire::raw::{each_field, finish};
@@ -69,15 +69,23 @@ pub struct BudgetSet {
 pub struct RateSet {
     #[wire(1)]
     pub resource: ResourceKey,
+    /// 0 of what is taken back.
     #[wire(2)]
     pub micro_per_unit_hour: u64,
     #[wire(3, name = "effective_from_ms")]
     pub effective_from: Millis,
     #[wire(flatten(tenant = 4, priority_class = 5, pool = 6, cluster = 7))]
     pub scope: RateScope,
+    /// From the moment on no rate of this resource and scope holds, and none that was to come.
+    #[wire(8)]
+    pub withdrawn: bool,
 }
 
 impl RateSet {
+    pub fn price(&self) -> RatePrice {
+        (!self.withdrawn).then_some(self.micro_per_unit_hour)
+    }
+
     /// What it is for.
     pub fn key(&self) -> RateKey {
         RateKey {

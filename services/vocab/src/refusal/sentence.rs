@@ -353,6 +353,10 @@ impl Rule {
                 "an operator has closed it: it accepts nothing new",
                 "wait until it is opened again, or name another one",
             ),
+            Self::RateUnknown => says(
+                "no rate of this resource and scope was ever set, so that none can be taken back",
+                "name the resource and all of the scope of a rate that `rates list` shows",
+            ),
         }
     }
 

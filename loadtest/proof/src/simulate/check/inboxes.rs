@@ -347,7 +347,7 @@ impl Checker {
                     &rate.pool,
                     &rate.cluster,
                 ];
-                scope.iter().any(|name| !name.is_empty())
+                rate.withdrawn || scope.iter().any(|name| !name.is_empty())
             }
             Some(Verb::SetTaints(_)) => true,
             Some(Verb::SetTenant(set)) => set.closed,

@@ -129,7 +129,7 @@ impl Settings {
     /// Takes in a change. Whether it is what was asked for; none when it is no change at all, or another one.
     pub fn set(&mut self, at: &Place, verb: &Verb, kind: &Kind) -> Option<bool> {
         let (key, _) = asked(verb)?;
-        let (same, version) = same::same(verb, kind)?;
+        let (same, version) = same::same(at, verb, kind)?;
         match kind {
             Kind::TenantSet(e) => {
                 let change = e.change.clone().unwrap_or_default();

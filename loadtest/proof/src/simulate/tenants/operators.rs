@@ -116,7 +116,7 @@ pub fn change(tenant: &str, now_ms: i64, random: &mut Seeded) -> Verb {
             ..treated(tenant, random)
         }),
         13..=14 => budget(tenant, random),
-        15 => rate(tenant, random),
+        15 => rate(tenant, now_ms, random),
         _ => wishes::change(tenant, random),
     }
 }
@@ -267,18 +267,24 @@ fn budget(tenant: &str, random: &mut Seeded) -> Verb {
     })
 }
 
-fn rate(tenant: &str, random: &mut Seeded) -> Verb {
+/// Of a resource and scope, now and then the same again: a price, from the beginning or from a moment to come, or none any more.
+fn rate(tenant: &str, now_ms: i64, random: &mut Seeded) -> Verb {
     let mut some = |name: &str| match random.chance(200) {
         true => name.to_owned(),
         false => String::new(),
     };
     let (tenant, pool, cluster) = (some(tenant), some("p1"), some("c1"));
+    let withdrawn = random.chance(300);
+    let price = random.below(1_000_000) as i64;
+    let to_come = now_ms + 1 + random.below(2000) as i64;
     Verb::SetRate(SetRate {
         tenant,
         pool,
         cluster,
         resource: any_kind(random).to_owned(),
-        micro_per_unit_hour: random.below(1_000_000) as i64,
+        micro_per_unit_hour: if withdrawn { 0 } else { price },
+        effective_from_ms: if random.chance(500) { to_come } else { 0 },
+        withdrawn,
         ..SetRate::default()
     })
 }

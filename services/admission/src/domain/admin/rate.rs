@@ -3,6 +3,7 @@
 use crate::domain::{
     Admission,
     check::{amount, optional, written_amount, written_name},
+    settings::rate_name,
 };
 use vocab::fact::RateSet;
 use vocab::{AdminChange, Millis, Month, RateKey, RateScope, Refusal, ResourceKey, Rule};
@@ -29,6 +30,8 @@ pub struct RateRequest {
     pub pool: String,
     #[wire(8)]
     pub cluster: String,
+    #[wire(9)]
+    pub withdrawn: bool,
 }
 
 impl Admission {
@@ -43,16 +46,22 @@ impl Admission {
             resource,
             scope: self.check_scope(request)?,
         };
-        let effective_from = Millis(request.effective_from_ms);
+        let withdrawn = request.withdrawn;
+        let most = if withdrawn { 0 } else { RATE_MAX };
         let micro = request.micro_per_unit_hour;
-        let micro_per_unit_hour = amount(micro, RATE_MAX, "micro_per_unit_hour")?;
-        self.check_effective(&key, effective_from, now)?;
+        let micro_per_unit_hour = amount(micro, most, "micro_per_unit_hour")?;
+        let effective_from = match request.effective_from_ms {
+            0 if withdrawn => Millis(now.0.saturating_add(1)),
+            ms => Millis(ms),
+        };
+        self.check_effective(&key, withdrawn, effective_from, now)?;
         let RateKey { resource, scope } = key;
         Ok(AdminChange::Rate(RateSet {
             resource,
             micro_per_unit_hour,
             effective_from,
             scope,
+            withdrawn,
         }))
     }
 
@@ -76,10 +85,11 @@ impl Admission {
     }
 
     /// To the millisecond. The first rate of a resource and scope may reach back to the beginning, because nothing was billed by
-    /// another, unless a month is closed; a later one may not.
+    /// another, unless a month is closed; a later one may not, and neither may what takes one back.
     fn check_effective(
         &self,
         key: &RateKey,
+        withdrawn: bool,
         effective_from: Millis,
         now: Millis,
     ) -> Result<(), Refusal> {
@@ -87,10 +97,14 @@ impl Admission {
         if effective_from < Millis(0) || effective_from >= Month::LAST.end() {
             return Err(Refusal::new(Rule::SettingInvalid, subject));
         }
+        let was_set = self.settings.rate_was_set(key);
+        if withdrawn && !was_set {
+            return Err(Refusal::new(Rule::RateUnknown, rate_name(key)));
+        }
         if effective_from > now {
             return Ok(());
         }
-        if effective_from > Millis(0) || self.settings.rate_was_set(key) {
+        if effective_from > Millis(0) || was_set {
             return Err(Refusal::new(Rule::RateForAPastHour, subject));
         }
         match self.closed_through {
@@ -114,6 +128,7 @@ impl From<&RateSet> for RateRequest {
             priority_class: written_name(scope.priority_class.as_ref()),
             pool: written_name(scope.pool.as_ref()),
             cluster: written_name(scope.cluster.as_ref()),
+            withdrawn: set.withdrawn,
         }
     }
 }

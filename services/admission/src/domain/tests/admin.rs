@@ -125,6 +125,82 @@ fn each_scope_has_rates_of_its_own() {
     t.admin("r13", rate("", t.now + 1), "applied 2");
 }
 
+#[test]
+fn a_rate_that_was_set_can_be_taken_back() {
+    let mut t = Table::new().roomy();
+    t.now = 5 * vocab::HOUR_MS;
+    let request = |resource: &str, pool: &str, effective_from_ms| RateRequest {
+        resource: resource.into(),
+        pool: pool.into(),
+        effective_from_ms,
+        ..RateRequest::default()
+    };
+    let back = |resource: &str, pool: &str, from| {
+        ChangeRequest::SetRate(RateRequest {
+            withdrawn: true,
+            ..request(resource, pool, from)
+        })
+    };
+    let rate = |resource: &str, pool: &str, from| {
+        ChangeRequest::SetRate(RateRequest {
+            micro_per_unit_hour: 7,
+            ..request(resource, pool, from)
+        })
+    };
+    let now = t.now;
+    t.set(back("cpu", "", 0), "rate_unknown cpu");
+    t.set(rate("cpu", "", 0), "applied 1");
+    t.set(back("cpu", "p", now + 1), "rate_unknown cpu pool=p");
+    t.set(back("gpu:T4", "", now + 1), "rate_unknown gpu:T4");
+    // What was used before keeps its price.
+    let past = "rate_for_a_past_hour effective_from_ms";
+    t.set(back("cpu", "", now), past);
+    t.set(back("cpu", "", 1), past);
+    let invalid = "setting_invalid effective_from_ms";
+    t.set(back("cpu", "", -1), invalid);
+    let month = vocab::Month::LAST.end().0;
+    t.set(back("cpu", "", month), invalid);
+    let priced = RateRequest {
+        withdrawn: true,
+        micro_per_unit_hour: 1,
+        ..request("cpu", "", now + 1)
+    };
+    let priced = ChangeRequest::SetRate(priced);
+    t.set(priced, "quantity_too_large micro_per_unit_hour");
+    t.set(back("cpu", "", now + 1), "applied 2");
+    // Again, and as soon as it is accepted.
+    t.set(back("cpu", "", 0), "applied 3");
+    // It was set once, so another one does not reach back either.
+    t.set(rate("cpu", "", 0), past);
+    t.set(rate("cpu", "", now + 1), "applied 4");
+    t.level = vocab::Level(vocab::Level::RATE_WITHDRAWALS.0 - 1);
+    t.set(back("cpu", "", now + 1), "not_supported feature level");
+    t.set(rate("cpu", "", now + 1), "applied 5");
+}
+
+#[test]
+fn what_is_taken_back_at_once_is_so_from_the_next_millisecond() {
+    let mut t = Table::new();
+    t.now = 5 * vocab::HOUR_MS;
+    let request = RateRequest {
+        resource: "cpu".into(),
+        ..RateRequest::default()
+    };
+    t.set(ChangeRequest::SetRate(request.clone()), "applied 1");
+    let back = RateRequest {
+        withdrawn: true,
+        ..request
+    };
+    let found = t
+        .state
+        .check_admin(&ChangeRequest::SetRate(back), Millis(t.now))
+        .map(|(change, _)| match change {
+            vocab::AdminChange::Rate(set) => (set.effective_from, set.price()),
+            other => panic!("{other:?}"),
+        });
+    assert_eq!(found, Ok((Millis(t.now + 1), None)));
+}
+
 fn close(month: u32) -> Verb {
     admin(ChangeRequest::ClosePeriod {
         month: vocab::Month(month),

@@ -9,9 +9,18 @@ use wire::Open;
 
 const NOW: Millis = Millis(1_000_000);
 
-/// With tenant, class and queue `a`.
+/// With tenant, class and queue `a`, and rates of `gpu`: for all, and for `a`.
 fn cell() -> Admission {
-    let mut cell = Admission::default();
+    let mut t = Table::new();
+    for tenant in ["", "a"] {
+        let rate = RateRequest {
+            resource: "gpu".into(),
+            tenant: tenant.into(),
+            ..RateRequest::default()
+        };
+        t.set(ChangeRequest::SetRate(rate), "applied 1");
+    }
+    let mut cell = t.state;
     let settings = &mut cell.settings;
     settings
         .tenants
@@ -160,7 +169,12 @@ fn rate() -> impl Strategy<Value = ChangeRequest> {
     let resource = select(vec!["cpu", "memory", "gpu", "gpu:T4", "disk"]);
     let scope = (name(), name(), name(), name());
     let from = select(vec![0, NOW.0 + 1, NOW.0]);
-    (resource, amount(), from, scope).prop_map(|(resource, micro, from, scope)| {
+    let said = prop_oneof![
+        (amount(), Just(false)),
+        Just((0, true)),
+        (amount(), Just(true))
+    ];
+    (resource, said, from, scope).prop_map(|(resource, (micro, withdrawn), from, scope)| {
         ChangeRequest::SetRate(RateRequest {
             resource: resource.to_owned(),
             micro_per_unit_hour: micro,
@@ -170,6 +184,7 @@ fn rate() -> impl Strategy<Value = ChangeRequest> {
             priority_class: scope.1,
             pool: scope.2,
             cluster: scope.3,
+            withdrawn,
         })
     })
 }

@@ -128,6 +128,20 @@ fn a_rate_may_be_of_a_pool_a_cluster_a_priority_class_or_a_tenant() {
 }
 
 #[test]
+fn a_rate_that_is_taken_back_leaves_the_wider_one_or_none() {
+    check_hours(
+        "rate cpu 1000 0, rate cpu 10 0 pool=spot, node n T4 pool=spot, limit a cpu 9000, budget a money 1000000 day
+         rate cpu 77 4h pool=spot, ask 1 a cpu=1000 => 1 reserved
+         place 1 n, start 1, rate cpu none 1h pool=spot, at 2h
+         ? forecast a money => 1010/1000000 by 24h until never
+         rate cpu none 3h, at 6h
+         ? forecast a money => 2010/1000000 by 24h until never
+         rate cpu 5 7h pool=spot, at 9h, end 1 => 1 released
+         ? forecast a money => 2020/1000000 by 24h until never",
+    );
+}
+
+#[test]
 fn who_runs_again_elsewhere_pays_what_it_costs_there() {
     check_hours(
         "rate cpu 1000 0, rate cpu 10 0 pool=spot, node n T4 pool=spot, node m T4

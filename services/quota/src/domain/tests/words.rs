@@ -70,7 +70,7 @@ pub fn event(step: &str, now: Millis) -> (u64, Event) {
         })),
         ["rate", resource, rate, from, ref scope @ ..] => admin(AdminChange::Rate(RateSet {
             resource: ResourceKey::parse(resource).unwrap(),
-            micro_per_unit_hour: number(rate),
+            micro_per_unit_hour: if rate == "none" { 0 } else { number(rate) },
             effective_from: Millis(from.parse().unwrap()),
             scope: RateScope {
                 tenant: named(scope, "tenant"),
@@ -78,6 +78,7 @@ pub fn event(step: &str, now: Millis) -> (u64, Event) {
                 pool: named(scope, "pool"),
                 cluster: named(scope, "cluster"),
             },
+            withdrawn: rate == "none",
         })),
         ["node", node, model, ref labels @ ..] => Event::NodeRegistered(NodeRegistered {
             node: token(node),

@@ -106,6 +106,7 @@ fn setting(verb: &str, words: &[&str]) -> Option<Event> {
             micro_per_unit_hour: words[1].parse().unwrap(),
             effective_from: Millis(option(words, "from").unwrap_or(0)),
             scope: vocab::RateScope::default(),
+            withdrawn: false,
         }),
         _ => return None,
     };

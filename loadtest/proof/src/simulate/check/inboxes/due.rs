@@ -26,6 +26,7 @@ const SLOT_OVERFLOW: i32 = 41;
 const DEPENDENCY_UNKNOWN: i32 = 58;
 const CELL_FULL: i32 = 63;
 const CLOSED: i32 = 78;
+const RATE_UNKNOWN: i32 = 79;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Due {
@@ -180,10 +181,15 @@ impl Checker {
             }
             Verb::SetRate(asked) => {
                 let first = self.settings.version(verb) == 0;
-                let past = !first && asked.effective_from_ms <= of.at.now;
+                // What is taken back without a moment is so at once.
+                let at_once = asked.withdrawn && asked.effective_from_ms == 0;
+                let begun = asked.effective_from_ms <= of.at.now;
+                // Only the first reaches back, and only to the beginning.
+                let past = begun && !at_once && (!first || asked.effective_from_ms > 0);
                 if !asked.tenant.is_empty() {
                     self.tenant_obstacle(&asked.tenant)?;
                 }
+                refused_if(asked.withdrawn && first, RATE_UNKNOWN)?;
                 refused_if(past, RATE_FOR_A_PAST_HOUR)?;
                 self.version_obstacle(verb)
             }

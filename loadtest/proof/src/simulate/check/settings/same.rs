@@ -1,6 +1,6 @@
 //! Whether an event is the change that was asked for.
 
-use super::{account, usual};
+use super::{Place, account, usual};
 use schemas::v1::{self, event::Kind, request::Verb};
 
 fn positive(value: i64) -> u64 {
@@ -8,16 +8,21 @@ fn positive(value: i64) -> u64 {
 }
 
 /// And the version that it makes; none when it is another kind of change.
-pub fn same(verb: &Verb, kind: &Kind) -> Option<(bool, u64)> {
+pub fn same(at: &Place, verb: &Verb, kind: &Kind) -> Option<(bool, u64)> {
     Some(match (verb, kind) {
         (Verb::SetTenant(asked), Kind::TenantSet(e)) => (same_tenant(asked, e), e.version),
         (Verb::SetQuota(asked), Kind::QuotaSet(e)) => (same_quota(asked, e), e.version),
         (Verb::SetBudget(asked), Kind::BudgetSet(e)) => (same_budget(asked, e), e.version),
         (Verb::SetRate(asked), Kind::RateSet(e)) => {
             let change = e.change.clone().unwrap_or_default();
+            let from = match asked.effective_from_ms {
+                0 if asked.withdrawn => at.now + 1,
+                ms => ms,
+            };
             let same = change.resource == asked.resource
+                && change.withdrawn == asked.withdrawn
                 && change.micro_per_unit_hour == positive(asked.micro_per_unit_hour)
-                && change.effective_from_ms == asked.effective_from_ms
+                && change.effective_from_ms == from
                 && change.tenant == asked.tenant
                 && change.priority_class == asked.priority_class
                 && change.pool == asked.pool
