@@ -4,7 +4,7 @@ use crate::suite::{Outcome, Servers, Suite, eventually, id, small, token};
 use async_nats::Client;
 use client::{ConnectOptions, Operation};
 use futures::StreamExt;
-use identity::{CLAIMS_UPDATE, Creds, Directory, NodeSigner, node_user};
+use identity::{CLAIMS_UPDATE, Creds, Directory, Guest, NodeSigner, node_user};
 use nkeys::KeyPair;
 use std::{
     fs,
@@ -210,7 +210,7 @@ async fn creds_that_are_replaced_are_good_from_the_next_connection_on() -> Outco
     let key = format!("tenant:{name}");
     let now = chassis::Clock::real().now_ms() / 1000;
     changed(&suite.servers, |directory| {
-        directory.add_tenant(&name, now)?;
+        directory.add(&Guest::Tenant(name.clone()), now)?;
         Ok(format!("T_{name}"))
     })
     .await?;

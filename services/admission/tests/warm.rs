@@ -464,12 +464,15 @@ async fn each_rate_that_was_set_stays() {
             digest: [0; 16],
             reply_to: None,
             trace: None,
+            // Every other one is set by an operator with a name.
+            by: (version % 2 == 0).then(|| Box::new(token("alice"))),
         };
         Change::Setting(Box::new(SettingRow {
             setting: "rate",
             key: key.to_owned(),
             version,
             operation_id: Some(token("op")),
+            set_by: operation.by.as_deref().cloned(),
             at: REQUESTED_AT,
             lsn: Lsn(version),
             fact: change.applied(operation, version).into(),

@@ -24,9 +24,11 @@ impl Level {
     pub const TIME_BOUNDS: Self = Self(8);
     /// From here on an allocation may be an element of an array.
     pub const ARRAYS: Self = Self(8);
+    /// From here on an operation says which of the operators asked.
+    pub const NAMED_OPERATORS: Self = Self(9);
     /// The newest that this build knows: it reads all facts up to this level.
     pub const KNOWN: Self = {
-        let (mut newest, mut i) = (Self::TIME_BOUNDS, 0);
+        let (mut newest, mut i) = (Self::NAMED_OPERATORS, 0);
         while i < EventKind::ALL.len() {
             let since = EventKind::ALL[i].since();
             if since.0 > newest.0 {
@@ -68,6 +70,7 @@ mod tests {
             Level::SCOPED_RATES,
             Level::NODE_RULES,
             Level::TIME_BOUNDS,
+            Level::NAMED_OPERATORS,
         ];
         for level in of_fields {
             facts.entry(level.0).or_default();

@@ -307,5 +307,6 @@ fn asked(tenant: Token) -> Operation {
         digest: [0; 16],
         reply_to: None,
         trace: None,
+        by: None,
     }
 }

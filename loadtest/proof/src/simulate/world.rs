@@ -448,6 +448,7 @@ impl World {
             sender: token(&ask.tenant),
             reply_to: ask.reply_to.as_deref().map(token),
             trace: None,
+            by: None,
             reserved_header: false,
             payload: ask.payload.clone().into(),
         };

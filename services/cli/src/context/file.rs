@@ -3,7 +3,7 @@
 use super::ContextError;
 use crate::Failure;
 use etcetera::BaseStrategy;
-use identity::{Login, files};
+use identity::{Creds, CredsError, Guest, Login, files};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -68,6 +68,31 @@ impl Settings {
             password_file,
             ca_file: over.ca_file.or(self.ca_file),
             stack: over.stack.or(self.stack),
+        }
+    }
+
+    /// With other creds, and so of whom those are.
+    pub fn by_creds(self, creds: &Path) -> Result<Self, CredsError> {
+        let tenant = match Guest::of_key(&Creds::party_of(creds)?) {
+            Some(Guest::Tenant(name)) => Some(name),
+            Some(Guest::Operator(_)) | None => None,
+        };
+        let by = Self {
+            creds: Some(creds.to_owned()),
+            ..Self::default()
+        };
+        Ok(Self {
+            tenant,
+            ..self.under(by)
+        })
+    }
+
+    /// The name of the operator whose creds these are; none: they have none, or cannot be read.
+    pub fn operator(&self) -> Option<String> {
+        let party = Creds::party_of(self.creds.as_ref()?);
+        match Guest::of_key(&party.ok()?)? {
+            Guest::Operator(name) => Some(name),
+            Guest::Tenant(_) => None,
         }
     }
 

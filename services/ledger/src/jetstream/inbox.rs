@@ -18,7 +18,7 @@ use async_nats::{
 };
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use schemas::subjects::{HEADER_REPLY, HEADER_TRACEPARENT, OPERATOR, Subjects};
+use schemas::subjects::{ADMIN, HEADER_REPLY, HEADER_TRACEPARENT, OPERATOR, Subjects};
 use serde::Deserialize;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::{
@@ -370,17 +370,13 @@ fn record<'h>(
     reserved_header: bool,
     payload: &Bytes,
 ) -> InboxMessage {
-    let name = if subject == subjects.admin() {
-        Some(OPERATOR)
-    } else {
-        subjects.token(subject, 1)
-    };
-    match name.and_then(|name| Token::new(name).ok()) {
-        Some(sender) => InboxMessage {
+    match sender(subjects, subject) {
+        Some((sender, by)) => InboxMessage {
             seq,
             sender,
             reply_to: header(HEADER_REPLY).and_then(|text| Token::new(text).ok()),
             trace: header(HEADER_TRACEPARENT).and_then(sampled_trace),
+            by,
             reserved_header,
             payload: payload.clone(),
         },
@@ -390,10 +386,26 @@ fn record<'h>(
             sender: Token::new(NOBODY).expect("a token"),
             reply_to: None,
             trace: None,
+            by: None,
             reserved_header: false,
             payload: Bytes::new(),
         },
     }
+}
+
+/// Whose subject it is, and which operator's. All operators are one sender: they are served in one turn, and an operation id is
+/// one for all of them.
+fn sender(subjects: &Subjects, subject: &str) -> Option<(Token, Option<Box<Token>>)> {
+    let token = |name: &str| Token::new(name).ok();
+    let name = subjects.token(subject, 1);
+    if subjects.token(subject, 0) != Some(ADMIN) {
+        return Some((token(name?)?, None));
+    }
+    let by = match name {
+        None => None,
+        Some(name) => Some(Box::new(token(name)?)),
+    };
+    Some((token(OPERATOR)?, by))
 }
 
 /// A binary trace context from the text form, only if it is sampled: what is not sampled costs nothing further on.

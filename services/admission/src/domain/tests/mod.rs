@@ -132,6 +132,7 @@ impl Table {
             digest: [digest; 16],
             reply_to: Some(token("r")),
             trace: None,
+            by: None,
         };
         let mut draft = self.draft();
         let config = self.config;
