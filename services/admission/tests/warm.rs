@@ -515,10 +515,11 @@ async fn each_rate_that_was_set_stays() {
                 };
                 after = (last.key.clone(), last.version as i64);
                 found.extend(rows.iter().map(|it| format!("{} {}", it.key, it.version)));
-                assert!(
-                    rows.iter()
-                        .all(|it| it.set_at == REQUESTED_AT && !it.fact.is_empty())
-                );
+                let is_as_set = |it: &store::Setting| {
+                    let by = (it.version % 2 == 0).then(|| token("alice"));
+                    it.set_at == REQUESTED_AT && !it.fact.is_empty() && it.set_by == by
+                };
+                assert!(rows.iter().all(is_as_set));
             }
             assert_eq!(found, expected, "{resource:?} {limit}");
         }

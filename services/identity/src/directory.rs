@@ -270,7 +270,11 @@ impl Directory {
     }
 
     fn users(&self) -> Vec<User> {
-        party::users(&self.plan.cell, &self.plan.guests(), self.plan.simulated_fleet)
+        party::users(
+            &self.plan.cell,
+            &self.plan.guests(),
+            self.plan.simulated_fleet,
+        )
     }
 
     /// Brings the files to what the plan says.

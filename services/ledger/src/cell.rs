@@ -218,7 +218,12 @@ async fn widen(
     };
     let mut config = stands.cached_info().config.clone();
     let lacks = config.subjects.len() < wanted.subjects.len();
-    if lacks && config.subjects.iter().all(|one| wanted.subjects.contains(one)) {
+    if lacks
+        && config
+            .subjects
+            .iter()
+            .all(|one| wanted.subjects.contains(one))
+    {
         config.subjects = wanted.subjects.clone();
         jetstream.update_stream(config).await?;
     }

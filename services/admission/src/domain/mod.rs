@@ -48,8 +48,8 @@ use serde::{Deserialize, Serialize};
 use settings::{Closable, Closed, Sets, Settings};
 use std::{collections::BTreeMap, fmt};
 use vocab::{
-    AllocationNo, AllocationSpec, At, EndCause, Event, EventNo, Level, Millis, Month, Operation, Refusal,
-    Rule, Slot, Token, Writer,
+    AllocationNo, AllocationSpec, At, EndCause, Event, EventNo, Level, Millis, Month, Operation,
+    Refusal, Rule, Slot, Token, Writer,
 };
 
 /// Everything that admission knows, folded from the ledger.

@@ -434,7 +434,33 @@ fn sampled_trace(text: &str) -> Option<TraceContext> {
 
 #[cfg(test)]
 mod tests {
-    use super::{header_of, is_readable, is_reserved, names_of, sampled_trace};
+    use super::{header_of, is_readable, is_reserved, names_of, sampled_trace, sender};
+    use schemas::subjects::Subjects;
+
+    #[test]
+    fn a_subject_says_who_sent_it_and_which_of_the_operators() {
+        let s = Subjects::new("c1");
+        let check = |subject: &str, expected: Option<(&str, Option<&str>)>| {
+            let found = sender(&s, subject);
+            let found = found
+                .as_ref()
+                .map(|(who, by)| (who.as_str(), by.as_deref().map(|by| by.as_str())));
+            assert_eq!(found, expected, "{subject}");
+        };
+        check(&s.ingress("team-a"), Some(("team-a", None)));
+        check(&s.ingress("admin"), Some(("admin", None)));
+        check(&s.node("n1", "report"), Some(("n1", None)));
+        check(&s.admin(), Some(("_operator", None)));
+        check(&s.admin_of("alice"), Some(("_operator", Some("alice"))));
+        for nobody in [
+            &s.ingress("a$b"),
+            &s.admin_of("a$b"),
+            "apportion.v1.c2.admin",
+            "x",
+        ] {
+            check(nobody, None);
+        }
+    }
 
     #[test]
     fn a_header_is_read_from_a_block_that_may_be_anything() {
