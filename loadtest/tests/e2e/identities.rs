@@ -1,7 +1,7 @@
 //! Who is let in while the bus runs: nodes by the service's key, and who comes back with new creds.
 
-use crate::suite::{Outcome, Servers, Suite, eventually, id, small, token};
-use async_nats::Client;
+use crate::suite::{Outcome, Servers, Setup, Suite, eventually, id, small, token};
+use async_nats::{Client, jetstream::stream::Config};
 use client::{ConnectOptions, Failed, Operation, RatesQuery, SetQuota, SetRate, SettingsQuery};
 use futures::StreamExt;
 use identity::{CLAIMS_DELETE, CLAIMS_UPDATE, Creds, Directory, Guest, NodeSigner, node_user};
@@ -353,6 +353,30 @@ async fn what_is_set_says_which_operator_set_it() -> Outcome {
         .filter_map(|(_, it)| held(it))
         .collect();
     assert_eq!(by, [alice, bob.clone(), bob]);
+    suite.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_inbox_that_was_made_before_takes_operators_with_names() -> Outcome {
+    let suite = Suite::bare(Setup::default()).await;
+    suite.make_streams().await;
+    let s = &suite.subjects;
+    let maker = async_nats::jetstream::new(suite.servers.nats("bus").await);
+    let made = maker.get_stream(s.ingress_stream()).await?;
+    let made = made.cached_info().config.clone();
+    assert!(made.subjects.contains(&s.admin_of("*")));
+    maker
+        .update_stream(Config {
+            subjects: vec![s.ingress("*"), s.admin()],
+            ..made.clone()
+        })
+        .await?;
+    for _ in 0..2 {
+        suite.make_streams().await;
+        let now = maker.get_stream(s.ingress_stream()).await?;
+        assert_eq!(now.cached_info().config, made);
+    }
     suite.close().await;
     Ok(())
 }
