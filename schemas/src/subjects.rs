@@ -62,6 +62,9 @@ pub const SERVICE_API: &str = "$SRV";
 /// The name that stands for the operators where a tenant's name is expected. No tenant may begin with `_`.
 pub const OPERATOR: &str = "_operator";
 
+/// Where operators publish, as a token of the subject.
+pub const ADMIN: &str = "admin";
+
 /// The names of one cell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subjects {
@@ -88,7 +91,12 @@ impl Subjects {
 
     /// Operators publish tenants, quotas and rates here.
     pub fn admin(&self) -> String {
-        self.subject("admin")
+        self.subject(ADMIN)
+    }
+
+    /// The same of one operator, whose name stands with what it sets.
+    pub fn admin_of(&self, operator: &str) -> String {
+        self.subject(&format!("{ADMIN}.{operator}"))
     }
 
     /// One writer's frames.
@@ -177,5 +185,6 @@ mod tests {
         assert_eq!(s.token("apportion.v1.c2.ingress.t1", 1), None);
         assert_eq!(s.token("apportion.v1.c11.ingress.t1", 1), None);
         assert_eq!(s.token(&s.admin(), 1), None);
+        assert_eq!(s.token(&s.admin_of("alice"), 1), Some("alice"));
     }
 }

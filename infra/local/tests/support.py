@@ -22,12 +22,13 @@ LAUNCHER = paths.CHECKOUT / "infra" / "local" / "stack.py"
 class NatsServer:
     """A NATS server with the stack's accounts."""
 
-    def __init__(self, cell, tenants):
+    def __init__(self, cell, tenants, operators=()):
         self.directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
         self.port, self.monitor_port = free_port(), free_port()
         home = Path(self.directory.name)
         self.bus_dir = home / "bus"
-        bus.init(PROGRAMS / "apportion", self.bus_dir, cell, tenants, "--simulated-fleet")
+        named = [word for name in operators for word in ("--operator", name)]
+        bus.init(PROGRAMS / "apportion", self.bus_dir, cell, tenants, "--simulated-fleet", *named)
         self.config = home / "nats.conf"
         self.config.write_text(nats_conf.render(
             config_dir=home, port=self.port, monitor_port=self.monitor_port, store_dir=home / "data",

@@ -16,6 +16,7 @@ from apportion_local.paths import StackError
 CELL = "cell-1"
 PREFIX = f"apportion.v1.{CELL}"
 A, B, NEW = "tenant:tenant-a", "tenant:tenant-b", "tenant:new-one"
+ALICE, BOB = "operator:alice", "operator:bob"
 
 
 def claims(token):
@@ -129,7 +130,7 @@ class Running(unittest.IsolatedAsyncioTestCase):
     async def asyncSetUp(self):
         async with self.server.connect("bus") as maker:
             await maker.jetstream().add_stream(name=f"APPORTION_{CELL}_INGRESS",
-                                               subjects=[f"{PREFIX}.ingress.*", f"{PREFIX}.admin"])
+                                               subjects=[f"{PREFIX}.ingress.*", f"{PREFIX}.admin", f"{PREFIX}.admin.*"])
             await maker.jetstream().add_stream(name=f"APPORTION_{CELL}_REPORT", subjects=[f"{PREFIX}.node.*.report"])
 
     async def command(self, *words, code=0):
@@ -198,6 +199,58 @@ class Running(unittest.IsolatedAsyncioTestCase):
         await self.command("tenant", "add", "tenant-a")
         await self.assert_refused(A, creds)
         async with self.server.connect(A):
+            pass
+
+    async def test_an_operator_with_a_name_says_nothing_in_that_of_another_and_is_cut_off_when_it_is_taken_back(self):
+        await self.command("operator", "add", "bob")
+        await self.command("operator", "add", "alice")
+        creds = Path(self.server.directory.name, "kept.creds")
+        creds.write_bytes(bus.creds(self.server.bus_dir, ALICE).read_bytes())
+        self.assertEqual(claims(creds.read_text(encoding="utf-8").splitlines()[1])["name"], ALICE)
+        async with self.server.connect(ALICE) as alice, self.server.connect(BOB) as bob, \
+                self.server.connect("operator") as common, self.server.connect("admission") as admission:
+            for client, subject in ((alice, "admin.alice"), (bob, "admin.bob"), (common, "admin")):
+                ack = await client.jetstream().publish(f"{PREFIX}.{subject}", b"x")
+                self.assertEqual(ack.stream, f"APPORTION_{CELL}_INGRESS")
+
+            async def answer(message):
+                await message.respond(b"answer")
+
+            await admission.subscribe(f"{PREFIX}.query.*.*", cb=answer)
+            await settle(admission)
+            for whose in ("_operator", "tenant-a"):
+                asked = await alice.request(f"{PREFIX}.query.{whose}.settings", b"", timeout=5)
+                self.assertEqual(asked.data, b"answer")
+            replies = await listen(alice, f"{PREFIX}.reply._operator.>")
+            await admission.publish(f"{PREFIX}.reply._operator.r1", b"outcome")
+            await settle(admission)
+            await until(lambda: replies == [b"outcome"])
+            foreign = {
+                alice: ["admin.bob", "admin", "admin.>", "admin.alice.x", "ingress.tenant-a", "ledger.quota"],
+                common: ["admin.alice", "admin.bob"],
+            }
+            for client, subjects in foreign.items():
+                for subject in subjects:
+                    await client.publish(f"{PREFIX}.{subject}", b"intruder")
+                await until(lambda: len(client.refusals) == len(subjects))
+            # Nor by what the server publishes for it: an answer goes to its own account.
+            await alice.publish(f"{PREFIX}.query._operator.settings", b"", reply=f"{PREFIX}.admin.bob")
+            await alice.publish(f"{PREFIX}.admin.alice", b"x", reply=f"{PREFIX}.admin")
+            await settle(alice)
+            async with self.server.connect("bus") as maker:
+                info = await maker.jetstream().stream_info(f"APPORTION_{CELL}_INGRESS", subjects_filter=">")
+            self.assertEqual(info.state.subjects,
+                             {f"{PREFIX}.admin": 1, f"{PREFIX}.admin.alice": 2, f"{PREFIX}.admin.bob": 1})
+            await self.command("operator", "remove", "alice")
+            await until(lambda: alice.is_closed)
+            self.assertTrue(bob.is_connected and common.is_connected)
+        await self.assert_refused(ALICE, creds)
+        self.assertIn("there is no operator alice", await self.command("operator", "remove", "alice", code=1))
+        self.assertIn("no name of an operator", await self.command("operator", "add", "_operator", code=1))
+        # Of one with the same name the creds are others.
+        await self.command("operator", "add", "alice")
+        await self.assert_refused(ALICE, creds)
+        async with self.server.connect(ALICE):
             pass
 
     async def test_the_old_creds_of_a_rotated_party_are_refused(self):

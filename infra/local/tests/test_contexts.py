@@ -57,6 +57,46 @@ class Contexts(unittest.TestCase):
     def set_context(self, tenant):
         self.apportion("context", "set", tenant, *self.place(), "--tenant", tenant, "--creds", f"../home/{tenant}.creds")
 
+    def test_what_operators_with_names_set_says_who_set_it(self):
+        bus_dir = Path(self.stack.value["nats"]["creds"]).parent
+        file = str(self.stack.state / "stack.json")
+
+        def bus(*words):
+            return self.apportion("--stack", file, "bus", *words, "--dir", str(bus_dir))
+
+        for name in ("alice", "bob"):
+            creds = bus("operator", "add", name).removeprefix(f"operator {name}: ").strip()
+            shutil.copy(creds, self.home / f"{name}.creds")
+        # One has a context, the other says its creds beside another's.
+        self.apportion("context", "set", "alice", *self.place(), "--creds", "../home/alice.creds")
+        self.addCleanup(self.apportion, "context", "delete", "alice")
+        self.assertIn("operator alice", self.apportion("context", "show", "alice"))
+        by_alice, by_bob = ("--context", "alice"), ("--context", "alice", "--creds", "../home/bob.creds")
+        self.apportion(*by_alice, "quota", "set", "team-b", "cpu", "200")
+        self.apportion(*by_bob, "quota", "set", "team-b", "gpu", "16")
+        self.apportion("--stack", file, "--creds", "../home/bob.creds", "cordon", "this-machine")
+        self.apportion(*by_bob, "uncordon", "this-machine")
+        self.apportion(*by_bob, "rates", "set", "gpu:T4", "3")
+
+        def told(*words):
+            return {it["key" if "key" in it else "resource"]: it["by"]
+                    for it in json.loads(self.apportion(*by_alice, *words, "-o", "json"))}
+
+        self.assertEqual(told("settings", "list", "quota", "--prefix", "team-b "),
+                         {"team-b cpu": "alice", "team-b gpu": "bob", "team-b memory": ""})
+        self.assertEqual(told("settings", "list", "cordon"), {"this-machine": "bob"})
+        self.assertEqual(told("rates", "list")["gpu:T4"], "bob")
+        self.assertRegex(self.apportion(*by_alice, "settings", "list", "-o", "wide"), r"(?m)^kind .* by +value$")
+        self.assertIn("by alice's operation", self.apportion(*by_alice, "settings", "get", "quota", "team-b", "cpu"))
+        # What `apply` takes has nothing of it.
+        self.assertNotIn("alice", self.apportion(*by_alice, "settings", "get", "quota", "team-b", "cpu", "-o", "yaml"))
+
+        bus("operator", "remove", "alice")
+        self.refused(4, *by_alice, "quota", "set", "team-b", "cpu", "1")
+        self.apportion(*by_bob, "quota", "set", "team-b", "cpu", "256")
+        told_by_bob = self.apportion(*by_bob, "settings", "list", "quota", "--prefix", "team-b cpu", "-o", "csv")
+        self.assertIn(",bob,", told_by_bob)
+
     def test_a_tenant_needs_its_creds_and_the_bus_alone_and_sees_its_own_alone(self):
         self.assertIn("no context", self.refused(2, "list"))
         self.set_context("team-a")

@@ -13,7 +13,7 @@ CELL = "cell-1"
 PREFIX = f"apportion.v1.{CELL}"
 STREAMS = {
     f"APPORTION_{CELL}_LEDGER": [f"{PREFIX}.ledger.*"],
-    f"APPORTION_{CELL}_INGRESS": [f"{PREFIX}.ingress.*", f"{PREFIX}.admin"],
+    f"APPORTION_{CELL}_INGRESS": [f"{PREFIX}.ingress.*", f"{PREFIX}.admin", f"{PREFIX}.admin.*"],
     f"APPORTION_{CELL}_REPORT": [f"{PREFIX}.node.*.report"],
     f"APPORTION_{CELL}_EVENT": [f"{PREFIX}.event.*.*"],
 }
@@ -50,6 +50,7 @@ STORES = {
     "node-heartbeat": (f"{PREFIX}.ledger.node-heartbeat",),
     "analytics": (snapshot("projection-analytics"),),
     "operator": (f"{PREFIX}.admin",),
+    "operator:alice": (f"{PREFIX}.admin.alice",),
     "bus": tuple(f"{PREFIX}.ledger.{writer}" for writer in WRITERS),
     "fleet": (f"{PREFIX}.node.n1.report", f"{PREFIX}.node.n1.heartbeat"),
     "tenant:tenant-a": (f"{PREFIX}.ingress.tenant-a",),
@@ -91,7 +92,7 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
 
     @classmethod
     def setUpClass(cls):
-        cls.server = NatsServer(cls.cell, ["tenant-a", "tenant-b"])
+        cls.server = NatsServer(cls.cell, ["tenant-a", "tenant-b"], ["alice", "bob"])
 
     @classmethod
     def tearDownClass(cls):
@@ -380,7 +381,7 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
     async def test_nothing_that_the_server_publishes_for_a_user_gets_anywhere(self):
         """A user names the subjects of deliveries and answers; what it may publish itself is no matter there."""
         targets = [*(f"{PREFIX}.ledger.{writer}" for writer in WRITERS), f"{PREFIX}.ledger.analytics",
-                   f"{PREFIX}.ingress.tenant-a", f"{PREFIX}.ingress.tenant-b", f"{PREFIX}.admin",
+                   f"{PREFIX}.ingress.tenant-a", f"{PREFIX}.ingress.tenant-b", f"{PREFIX}.admin", f"{PREFIX}.admin.bob",
                    f"{PREFIX}.node.n1.report", f"{PREFIX}.event.tenant-a.job", snapshot("quota"),
                    snapshot("projection-analytics"), f"{PREFIX}.node.n1.assign", f"{PREFIX}.reply.tenant-b.r1",
                    *(f"$JS.API.STREAM.DELETE.{name}" for name in ALL),
@@ -404,7 +405,7 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
             await door.subscribe(f"{PREFIX}.node.*.sync", cb=answer)
             for client in (admission, door):
                 await settle(client)
-            for user in (*SERVICES, "operator", "bus", "fleet", "tenant:tenant-a"):
+            for user in (*SERVICES, "operator", "operator:alice", "bus", "fleet", "tenant:tenant-a"):
                 purges = (f"$JS.API.STREAM.PURGE.{name}" for name in PURGES.get(user, ()))
                 own = {*STORES[user], *SAYS.get(user, ()), *purges}
                 for target in targets:

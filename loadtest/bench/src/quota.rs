@@ -386,5 +386,6 @@ fn operation(tenant: &Token) -> Operation {
         digest: [0; 16],
         reply_to: None,
         trace: None,
+        by: None,
     }
 }

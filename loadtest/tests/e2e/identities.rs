@@ -1,10 +1,10 @@
 //! Who is let in while the bus runs: nodes by the service's key, and who comes back with new creds.
 
-use crate::suite::{Outcome, Servers, Suite, eventually, id, small, token};
-use async_nats::Client;
-use client::{ConnectOptions, Operation};
+use crate::suite::{Outcome, Servers, Setup, Suite, eventually, id, small, token};
+use async_nats::{Client, jetstream::stream::Config};
+use client::{ConnectOptions, Failed, Operation, RatesQuery, SetQuota, SetRate, SettingsQuery};
 use futures::StreamExt;
-use identity::{CLAIMS_UPDATE, Creds, Directory, NodeSigner, node_user};
+use identity::{CLAIMS_DELETE, CLAIMS_UPDATE, Creds, Directory, Guest, NodeSigner, node_user};
 use nkeys::KeyPair;
 use std::{
     fs,
@@ -12,6 +12,7 @@ use std::{
     sync::{Arc, Mutex},
     time::Duration,
 };
+use vocab::Event;
 
 /// Within the life of any test's servers.
 const ISSUED_S: i64 = 1_700_000_000;
@@ -210,7 +211,7 @@ async fn creds_that_are_replaced_are_good_from_the_next_connection_on() -> Outco
     let key = format!("tenant:{name}");
     let now = chassis::Clock::real().now_ms() / 1000;
     changed(&suite.servers, |directory| {
-        directory.add_tenant(&name, now)?;
+        directory.add(&Guest::Tenant(name.clone()), now)?;
         Ok(format!("T_{name}"))
     })
     .await?;
@@ -246,6 +247,136 @@ async fn creds_that_are_replaced_are_good_from_the_next_connection_on() -> Outco
     connected.expect_err("it is void");
     let other = suite.tenant("tenant-a").await;
     assert!(other.submit(small("x"), id()).await.is_ok());
+    suite.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_is_set_says_which_operator_set_it() -> Outcome {
+    let suite = Suite::start().await;
+    let (servers, now) = (&suite.servers, chassis::Clock::real().now_ms() / 1000);
+    // Names of this test's own.
+    let [alice, bob] = ["alice", "bob"].map(|name| format!("{name}-{}", &id()[..20]));
+    for name in [&alice, &bob] {
+        let guest = Guest::Operator(name.clone());
+        let add = |directory: &mut Directory| {
+            directory.add(&guest, now)?;
+            Ok(guest.account())
+        };
+        changed(servers, add).await?;
+    }
+    let connect = async |name: &str| {
+        let creds = servers.creds(&format!("operator:{name}"));
+        let options = ConnectOptions::operator(&servers.nats.url, suite.subjects.cell());
+        let options = options.creds(creds).patience(Duration::from_secs(2));
+        client::Client::connect(options).await
+    };
+    let (common, by_bob) = (suite.operator().await, connect(&bob).await?);
+    let by_alice = connect(&alice).await?;
+    let quota = |resource: &str, limit| SetQuota {
+        tenant: "tenant-a".to_owned(),
+        resource: resource.to_owned(),
+        limit,
+        ..SetQuota::default()
+    };
+    by_alice.set_quota(quota("cpu", 64_000), id()).await?;
+    by_bob
+        .set_quota(quota("memory", 64 << 30), "of-bob")
+        .await?;
+    common.set_quota(quota("gpu", 8_000), id()).await?;
+    // They are one party: another's operation is not decided again.
+    let again = quota("memory", 64 << 30);
+    by_alice.set_quota(again, "of-bob").await?;
+    let rate = |micro_per_unit_hour| SetRate {
+        resource: "cpu".to_owned(),
+        micro_per_unit_hour,
+        effective_from_ms: now * 2_000,
+        ..SetRate::default()
+    };
+    by_alice.set_rate(rate(7), id()).await?;
+    by_bob.set_rate(rate(8), id()).await?;
+    // What is refused is no change of who set what stands.
+    let mut stale = quota("cpu", 1);
+    stale.expected_version = Some(7);
+    assert!(by_bob.set_quota(stale, id()).await.is_err());
+
+    // Each operator is told of all, as one of them.
+    for operator in [&common, &by_alice, &by_bob] {
+        let query = SettingsQuery {
+            setting: "quota".to_owned(),
+            key_prefix: "tenant-a ".to_owned(),
+            at_lsn: common.decided_lsn().max(by_bob.decided_lsn()),
+            ..SettingsQuery::default()
+        };
+        let page = operator.settings(&query).await?;
+        let of = |resource: &str| {
+            let key = format!("tenant-a {resource}");
+            let found = page.settings.iter().find(|view| view.key == key);
+            found.map(|view| view.by.as_str())
+        };
+        let said = ["cpu", "memory", "gpu"].map(of);
+        assert_eq!(said, [Some(&*alice), Some(&*bob), Some("")]);
+        let query = RatesQuery {
+            resource: "cpu".to_owned(),
+            at_lsn: query.at_lsn,
+            ..RatesQuery::default()
+        };
+        let rates = operator.rates(&query).await?.rates;
+        let ours = rates.iter().rev().take(2);
+        let by: Vec<_> = ours.map(|view| view.by.as_str()).collect();
+        assert_eq!(by, [&bob, &alice]);
+    }
+
+    // Who was taken back is shut out at once, and the others are not.
+    let guest = Guest::Operator(alice.clone());
+    let deletion = {
+        let mut directory = Directory::open(&servers.nats.bus)?;
+        let deletion = directory.deletion(&guest, now)?;
+        directory.forget(&guest, now)?;
+        deletion
+    };
+    let system = servers.nats("system").await;
+    let answer = system.request(CLAIMS_DELETE, deletion.into()).await?;
+    let said = String::from_utf8_lossy(&answer.payload).into_owned();
+    assert!(said.contains("\"code\":200"), "{said}");
+    let late = by_alice.set_quota(quota("cpu", 1), id()).await;
+    assert!(matches!(late, Err(Failed::NoOutcome(_))), "{late:?}");
+    by_bob.set_quota(quota("cpu", 2_000), id()).await?;
+    let held = |event: &Event| match event {
+        Event::QuotaSet(set) => (set.operation.by.as_deref()).map(|by| by.to_string()),
+        _ => None,
+    };
+    let by: Vec<_> = suite
+        .events()
+        .await
+        .iter()
+        .filter_map(|(_, it)| held(it))
+        .collect();
+    assert_eq!(by, [alice, bob.clone(), bob]);
+    suite.close().await;
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_inbox_that_was_made_before_takes_operators_with_names() -> Outcome {
+    let suite = Suite::bare(Setup::default()).await;
+    suite.make_streams().await;
+    let s = &suite.subjects;
+    let maker = async_nats::jetstream::new(suite.servers.nats("bus").await);
+    let made = maker.get_stream(s.ingress_stream()).await?;
+    let made = made.cached_info().config.clone();
+    assert!(made.subjects.contains(&s.admin_of("*")));
+    maker
+        .update_stream(Config {
+            subjects: vec![s.ingress("*"), s.admin()],
+            ..made.clone()
+        })
+        .await?;
+    for _ in 0..2 {
+        suite.make_streams().await;
+        let now = maker.get_stream(s.ingress_stream()).await?;
+        assert_eq!(now.cached_info().config, made);
+    }
     suite.close().await;
     Ok(())
 }

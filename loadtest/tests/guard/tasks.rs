@@ -146,6 +146,7 @@ pub fn message(sender: &str, content: &impl Message) -> InboxMessage {
         sender: token(sender),
         reply_to: None,
         trace: None,
+        by: None,
         reserved_header: false,
         payload: content.encode_to_vec().into(),
     }

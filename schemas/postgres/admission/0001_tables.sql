@@ -29,6 +29,7 @@ CREATE TABLE settings (
     key text NOT NULL,
     version bigint NOT NULL,
     operation_id text,
+    set_by text,
     set_at timestamptz NOT NULL,
     lsn bigint NOT NULL,
     fact bytea NOT NULL,
@@ -40,12 +41,14 @@ CREATE TABLE settings (
 COMMENT ON TABLE settings IS 'What was last set of each thing. What was taken back is there, too: its version counts on.';
 COMMENT ON COLUMN settings.key IS 'Which one: team-a/ml gpu.';
 COMMENT ON COLUMN settings.version IS 'Of the change. The limits of one account and resource share one count, for whichever time they are.';
+COMMENT ON COLUMN settings.set_by IS 'The operator, where it is one with a name.';
 COMMENT ON COLUMN settings.fact IS 'The fact, as the ledger has it: the message `Event` of the contract.';
 
 CREATE TABLE rates (
     key text NOT NULL,
     version bigint NOT NULL,
     operation_id text,
+    set_by text,
     set_at timestamptz NOT NULL,
     lsn bigint NOT NULL,
     fact bytea NOT NULL,
@@ -56,6 +59,7 @@ CREATE TABLE rates (
 COMMENT ON TABLE rates IS 'What was set of each rate, also what holds no more: a bill is made of all of them.';
 COMMENT ON COLUMN rates.key IS 'Which one, as in `settings`: gpu:A100 tenant=team-a.';
 COMMENT ON COLUMN rates.version IS 'Of the change.';
+COMMENT ON COLUMN rates.set_by IS 'The operator, where it is one with a name.';
 COMMENT ON COLUMN rates.fact IS 'The fact, as the ledger has it: the message `Event` of the contract.';
 
 CREATE TABLE other_operations (

@@ -75,6 +75,17 @@ fn of_tenants() -> Vec<Subject> {
             headers: asked,
         },
         Subject {
+            marker: "admin_of",
+            function: "admin_of",
+            subject: s.admin_of("<operator>"),
+            party: Party::Tenant,
+            publishes: "the operator of this name",
+            hears: "admission",
+            transport: received(s.ingress_stream()),
+            payload: &["Request"],
+            headers: asked,
+        },
+        Subject {
             marker: "reply",
             function: "reply",
             subject: s.reply("<tenant>", "<token>"),

@@ -46,6 +46,8 @@ pub struct SettingRow {
     pub key: String,
     pub version: u64,
     pub operation_id: Option<Token>,
+    /// The operator, where it is one with a name.
+    pub set_by: Option<Token>,
     pub at: Millis,
     pub lsn: Lsn,
     /// The fact, as the ledger has it.
@@ -61,6 +63,7 @@ impl SettingRow {
             key,
             version,
             operation_id: operation.operation_id.clone(),
+            set_by: operation.by.as_deref().cloned(),
             at: at.now,
             lsn: at.lsn,
             fact: fact.to_event(),
@@ -295,6 +298,7 @@ mod tests {
             digest: [7; 16],
             reply_to: None,
             trace: None,
+            by: None,
         };
         let refused = |operation, rule| {
             Event::OperationRefused(OperationRefused {

@@ -465,12 +465,15 @@ async fn each_rate_that_was_set_stays() {
             digest: [0; 16],
             reply_to: None,
             trace: None,
+            // Every other one is set by an operator with a name.
+            by: (version % 2 == 0).then(|| Box::new(token("alice"))),
         };
         Change::Setting(Box::new(SettingRow {
             setting: "rate",
             key: key.to_owned(),
             version,
             operation_id: Some(token("op")),
+            set_by: operation.by.as_deref().cloned(),
             at: REQUESTED_AT,
             lsn: Lsn(version),
             fact: change.applied(operation, version).into(),
@@ -513,10 +516,11 @@ async fn each_rate_that_was_set_stays() {
                 };
                 after = (last.key.clone(), last.version as i64);
                 found.extend(rows.iter().map(|it| format!("{} {}", it.key, it.version)));
-                assert!(
-                    rows.iter()
-                        .all(|it| it.set_at == REQUESTED_AT && !it.fact.is_empty())
-                );
+                let is_as_set = |it: &store::Setting| {
+                    let by = (it.version % 2 == 0).then(|| token("alice"));
+                    it.set_at == REQUESTED_AT && !it.fact.is_empty() && it.set_by == by
+                };
+                assert!(rows.iter().all(is_as_set));
             }
             assert_eq!(found, expected, "{resource:?} {limit}");
         }

@@ -7,7 +7,7 @@ use crate::{
 };
 use chassis::{Clock, tls};
 use clap::{Args, Subcommand};
-use identity::{CLAIMS_DELETE, CLAIMS_UPDATE, Directory, Plan};
+use identity::{CLAIMS_DELETE, CLAIMS_UPDATE, Directory, Guest, Plan};
 use serde_json::Value;
 use std::{
     collections::BTreeSet,
@@ -25,11 +25,16 @@ pub enum BusCommand {
     /// Let a tenant in, or shut it out, while the bus runs.
     Tenant {
         #[command(subcommand)]
-        command: TenantCommand,
+        command: GuestCommand,
+    },
+    /// Give an operator a user of its own, whose name stands with what it sets, or take it back, while the bus runs.
+    Operator {
+        #[command(subcommand)]
+        command: GuestCommand,
     },
     /// Give a party (such as quota, operator or tenant:NAME) new creds, and make the old ones void.
     Rotate {
-        /// Whose creds: a service, operator or tenant:NAME.
+        /// Whose creds: a service, operator, operator:NAME or tenant:NAME.
         party: String,
         #[command(flatten)]
         bus: Bus,
@@ -42,17 +47,17 @@ pub enum BusCommand {
 }
 
 #[derive(Subcommand)]
-pub enum TenantCommand {
+pub enum GuestCommand {
     /// Make its account and its creds, and make it known to the bus.
     Add {
-        /// The tenant's name.
+        /// Its name.
         name: String,
         #[command(flatten)]
         bus: Bus,
     },
     /// Make its account void, which closes its connections, and throw away its creds.
     Remove {
-        /// The tenant's name.
+        /// Its name.
         name: String,
         #[command(flatten)]
         bus: Bus,
@@ -67,6 +72,9 @@ pub struct Init {
     /// A tenant; as often as there are some.
     #[arg(long = "tenant")]
     tenants: Vec<String>,
+    /// An operator with a user of its own; as often as there are some.
+    #[arg(long = "operator")]
+    operators: Vec<String>,
     /// The directory. Its keys are for nobody but the operator of the bus.
     #[arg(long)]
     out: PathBuf,
@@ -95,7 +103,8 @@ impl BusCommand {
     pub async fn run(self, chosen: &Chosen) -> Result<(), Failure> {
         match self {
             Self::Init(init) => init.run(),
-            Self::Tenant { command } => command.run(chosen).await,
+            Self::Tenant { command } => command.run(Guest::Tenant, chosen).await,
+            Self::Operator { command } => command.run(Guest::Operator, chosen).await,
             Self::Rotate { party, bus } => {
                 let mut directory = Directory::open(&bus.dir)?;
                 let account = directory.rotate(&party, now_s())?;
@@ -132,6 +141,7 @@ impl Init {
         let plan = Plan {
             cell: self.cell,
             tenants: BTreeSet::from_iter(self.tenants),
+            operators: BTreeSet::from_iter(self.operators),
             simulated_fleet: self.simulated_fleet,
             resolver_dir: resolver_dir.to_owned(),
         };
@@ -141,24 +151,24 @@ impl Init {
     }
 }
 
-impl TenantCommand {
-    async fn run(self, chosen: &Chosen) -> Result<(), Failure> {
+impl GuestCommand {
+    async fn run(self, kind: fn(String) -> Guest, chosen: &Chosen) -> Result<(), Failure> {
         match self {
             Self::Add { name, bus } => {
+                let guest = kind(name);
                 let mut directory = Directory::open(&bus.dir)?;
-                directory.add_tenant(&name, now_s())?;
+                directory.add(&guest, now_s())?;
                 let server = bus.server(chosen, &directory).await;
                 let server = server.map_err(Failure::afterwards)?;
-                say!("{}", server.let_in(&directory, &name).await?);
+                say!("{}", server.let_in(&directory, &guest).await?);
             }
             Self::Remove { name, bus } => {
+                let guest = kind(name);
                 let mut directory = Directory::open(&bus.dir)?;
                 let server = bus.server(chosen, &directory).await?;
-                server
-                    .delete(directory.tenant_deletion(&name, now_s())?)
-                    .await?;
-                directory.forget_tenant(&name, now_s())?;
-                say!("tenant {name} is shut out");
+                server.delete(directory.deletion(&guest, now_s())?).await?;
+                directory.forget(&guest, now_s())?;
+                say!("{} {} is shut out", guest.kind(), guest.name());
             }
         }
         Ok(())
@@ -188,8 +198,9 @@ pub async fn let_in(
     let server = Server::of(directory, context).await?;
     let mut said = Vec::new();
     for tenant in tenants {
-        directory.add_tenant(tenant, now_s())?;
-        said.push(server.let_in(directory, tenant).await?);
+        let tenant = Guest::Tenant((*tenant).to_owned());
+        directory.add(&tenant, now_s())?;
+        said.push(server.let_in(directory, &tenant).await?);
     }
     Ok(said)
 }
@@ -213,12 +224,13 @@ impl Server {
         Self::connect(directory, context.nats_url()?, context.ca_file()).await
     }
 
-    /// The tenant stands in the directory by now: what fails here is made up for by another `bus push`.
-    async fn let_in(&self, directory: &Directory, tenant: &str) -> Result<String, Failure> {
-        let token = directory.tenant_token(tenant)?;
+    /// The guest stands in the directory by now: what fails here is made up for by another `bus push`.
+    async fn let_in(&self, directory: &Directory, guest: &Guest) -> Result<String, Failure> {
+        let token = directory.account_token(&guest.account())?;
         self.update(token).await.map_err(Failure::afterwards)?;
-        let creds = directory.creds_path(&format!("tenant:{tenant}"));
-        Ok(format!("tenant {tenant}: {}", creds.display()))
+        let creds = directory.creds_path(&guest.key());
+        let (kind, name) = (guest.kind(), guest.name());
+        Ok(format!("{kind} {name}: {}", creds.display()))
     }
 
     async fn update(&self, token: String) -> Result<(), Failure> {

@@ -5,7 +5,8 @@ use crate::{
     context::Context,
     manifest::{self, Kind, Setting, Standing},
     print::{
-        Cell, Fields, Output, Page, Sheet, bytes, column, moment, number, plain, valued, wide,
+        Cell, Fields, Output, Page, Sheet, bytes, column, moment, named as maybe, number, plain,
+        valued, wide,
     },
 };
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
@@ -128,9 +129,10 @@ impl List {
             column("version", "version"),
             column("set_at_ms", "set at"),
             column("operation_id", "operation"),
+            wide("by", "by"),
             wide("value", "value"),
         ];
-        Page::of(Sheet::new(columns, 6, rows), "nothing is set").print(self.output)
+        Page::of(Sheet::new(columns, 7, rows), "nothing is set").print(self.output)
     }
 }
 
@@ -152,6 +154,7 @@ fn row(view: &SettingView, change: &Change) -> Vec<Cell> {
         number(view.version),
         moment(view.set_at_ms),
         plain(&view.operation_id),
+        maybe(&view.by),
         value,
     ]
 }
@@ -206,8 +209,12 @@ fn page(kind: Kind, view: &SettingView, change: &Change) -> Result<Page, Failure
     });
     values.insert("kind".to_owned(), kind.name().into());
     let (version, at) = (view.version, amount::moment(Millis(view.set_at_ms)));
+    let by = match view.by.as_str() {
+        "" => String::new(),
+        name => format!("{name}'s "),
+    };
     let set = format!(
-        "version {version}, set at {at} by operation {}",
+        "version {version}, set at {at} by {by}operation {}",
         view.operation_id
     );
     Ok(Page::new(Value::Object(values)).fields(fields).text(set))

@@ -5,7 +5,7 @@ use crate::{
     replies::{Denial, Replies},
 };
 use async_nats::{Event, ServerError, jetstream};
-use identity::{BadAuthority, Login};
+use identity::{BadAuthority, Guest, Login};
 use schemas::{
     subjects::{OPERATOR, Subjects},
     v1::Outcome,
@@ -19,7 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Messages whose acknowledgement is outstanding. Whoever sends more waits, which bounds the client's memory.
 const UNACKNOWLEDGED_MAX: usize = 16_384;
 
-/// Who speaks. The server has the last word: it lets a user publish only on the user's own subjects.
+/// Who speaks. The server has the last word: it lets a user publish only on the user's own subjects. An operator whose creds have
+/// a name publishes under it, and what it sets says so.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Party {
     Tenant(Token),
@@ -27,6 +28,18 @@ pub enum Party {
 }
 
 impl Party {
+    /// Where its requests are published.
+    fn inbox(&self, login: &Login, subjects: &Subjects) -> String {
+        match self {
+            Self::Tenant(tenant) => subjects.ingress(tenant.as_str()),
+            // What is wrong with creds, the connection says.
+            Self::Operator => match login.party().ok().flatten().as_deref().map(Guest::of_key) {
+                Some(Some(Guest::Operator(name))) => subjects.admin_of(&name),
+                _ => subjects.admin(),
+            },
+        }
+    }
+
     /// The token that stands for the party in subjects.
     pub fn name(&self) -> &str {
         match self {
@@ -154,6 +167,8 @@ pub(crate) struct Inner {
     pub(crate) jetstream: jetstream::Context,
     pub(crate) subjects: Subjects,
     pub(crate) party: Party,
+    /// Where requests are published.
+    pub(crate) inbox: String,
     /// Whose things questions are about, if not the party's own.
     pub(crate) about: Option<Token>,
     pub(crate) patience: Duration,
@@ -172,6 +187,8 @@ impl Drop for Inner {
 impl Client {
     pub async fn connect(options: ConnectOptions) -> Result<Self, ConnectError> {
         let cell = Token::new(&options.cell)?;
+        let subjects = Subjects::new(cell.as_str());
+        let inbox = options.party.inbox(&options.login, &subjects);
         let denial = Denial::default();
         let connect = options.login.options();
         let connect = identity::trusting(connect, options.ca_file.as_deref())?
@@ -190,7 +207,6 @@ impl Client {
                 url: options.url.clone(),
                 source,
             })?;
-        let subjects = Subjects::new(cell.as_str());
         // The token of a request is one token of the subject, so one subscription hears all of the party's replies.
         let subscription = nats
             .subscribe(subjects.reply(options.party.name(), "*"))
@@ -209,6 +225,7 @@ impl Client {
             jetstream,
             subjects,
             party: options.party,
+            inbox,
             about: options.about,
             patience: options.patience,
             deadline: options.deadline,

@@ -1,7 +1,7 @@
 //! A message on its way to the inbox: its acknowledgement, and what it means when there is none.
 
 use crate::{
-    NoOutcome, Party,
+    NoOutcome,
     connect::Inner,
     envelope::Envelope,
     replies::{Denial, Slot, Waiters},
@@ -42,10 +42,7 @@ impl Inner {
         envelope: Envelope,
         waiters: Waiters,
     ) -> Result<Sent, NoOutcome> {
-        let subject = match &self.party {
-            Party::Tenant(tenant) => self.subjects.ingress(tenant.as_str()),
-            Party::Operator => self.subjects.admin(),
-        };
+        let subject = self.inbox.clone();
         let array = envelope.array().map(str::to_owned);
         let slot = self.replies.register(waiters, array);
         let mut headers = HeaderMap::new();

@@ -1,5 +1,6 @@
 //! What a party holds to be let in: a token that anybody may see, and the seed of its key.
 
+use crate::domain::mint;
 use async_nats::{Auth, AuthError, ConnectOptions};
 use nkeys::KeyPair;
 use std::{
@@ -27,6 +28,8 @@ pub enum BadCreds {
     Missing(&'static str),
     #[error("the seed is broken")]
     Seed,
+    #[error("the token is broken")]
+    Token,
 }
 
 /// Why a creds file lets nobody in. What is wrong with it stands in the text: the bus's library keeps nothing else.
@@ -67,6 +70,15 @@ impl Creds {
         let (token, seed) = (section(TOKEN)?, section(SEED)?);
         let key = KeyPair::from_seed(&seed).map_err(|_| BadCreds::Seed)?;
         Ok(Self { token, key })
+    }
+
+    /// Whose the creds of a file are, by what their token says: `quota`, `tenant:team-a`, `operator:alice`.
+    pub fn party_of(path: &Path) -> Result<String, CredsError> {
+        let known = mint::known(&Self::read(path)?.token);
+        known.map(|known| known.name).map_err(|_| CredsError::Bad {
+            path: path.to_owned(),
+            error: BadCreds::Token,
+        })
     }
 
     pub fn public_key(&self) -> String {

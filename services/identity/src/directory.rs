@@ -3,7 +3,7 @@
 //!
 //! | path | what |
 //! |---|---|
-//! | `plan.json` | the cell and its tenants |
+//! | `plan.json` | the cell, its tenants, and its operators that have a name |
 //! | `keys/` | what signs: the operator's keys, the accounts', the nodes'. For nobody but the operator of the bus |
 //! | `tokens/` | the operator's and the accounts' tokens |
 //! | `admin/` | creds of who makes streams, and of who makes accounts known to the server |
@@ -15,7 +15,7 @@ use crate::{
     domain::{
         claims::Revocations,
         mint::{self, Keys, MintError, NodeSigner},
-        party::{self, ANY_CELL, Account, Role, SYSTEM, User, tenant_account, tenant_key},
+        party::{self, ANY_CELL, Account, Guest, Role, SYSTEM, User},
     },
     files::{FileError, lock, make_dir, read, remove, write, write_changed},
 };
@@ -34,10 +34,28 @@ use vocab::Token;
 pub struct Plan {
     pub cell: String,
     pub tenants: BTreeSet<String>,
+    /// The operators that have a name.
+    #[serde(default)]
+    pub operators: BTreeSet<String>,
     /// Whether there is a user that is all nodes.
     pub simulated_fleet: bool,
     /// Where the server keeps the accounts that it knows.
     pub resolver_dir: String,
+}
+
+impl Plan {
+    fn guests(&self) -> Vec<Guest> {
+        let tenants = self.tenants.iter().cloned().map(Guest::Tenant);
+        let operators = self.operators.iter().cloned().map(Guest::Operator);
+        tenants.chain(operators).collect()
+    }
+
+    fn of_kind(&mut self, guest: &Guest) -> &mut BTreeSet<String> {
+        match guest {
+            Guest::Tenant(_) => &mut self.tenants,
+            Guest::Operator(_) => &mut self.operators,
+        }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -56,8 +74,12 @@ pub enum DirectoryError {
     NotACell(String),
     #[error("{0} is no name of a tenant: 1 to 64 characters from A-Z a-z 0-9 _ -, the first not _")]
     NotATenant(String),
-    #[error("there is no tenant {0}")]
-    NoTenant(String),
+    #[error(
+        "{0} is no name of an operator: 1 to 64 characters from A-Z a-z 0-9 _ -, the first not _"
+    )]
+    NotAnOperator(String),
+    #[error("there is no {} {}", .0.kind(), .0.name())]
+    NoGuest(Guest),
     #[error("there is no party {0}")]
     NoParty(String),
     #[error(
@@ -91,8 +113,8 @@ impl Directory {
     /// Makes what is missing, and says which files it wrote. What the plan has already stays; tenants are added.
     pub fn init(root: &Path, wanted: Plan, now_s: i64) -> Result<(Self, Vec<PathBuf>)> {
         check_cell(&wanted.cell)?;
-        for tenant in &wanted.tenants {
-            check_tenant(tenant)?;
+        for guest in wanted.guests() {
+            check_guest(&guest)?;
         }
         make_dir(root)?;
         let lock = lock(root)?;
@@ -107,6 +129,7 @@ impl Directory {
             }
             Some(there) => Plan {
                 tenants: &there.tenants | &wanted.tenants,
+                operators: &there.operators | &wanted.operators,
                 simulated_fleet: there.simulated_fleet || wanted.simulated_fleet,
                 ..wanted
             },
@@ -137,18 +160,18 @@ impl Directory {
         &self.plan
     }
 
-    /// Adds a tenant. One that is there stays as it is.
-    pub fn add_tenant(&mut self, tenant: &str, now_s: i64) -> Result<()> {
-        check_tenant(tenant)?;
-        self.plan.tenants.insert(tenant.to_owned());
+    /// Adds a guest. One that is there stays as it is.
+    pub fn add(&mut self, guest: &Guest, now_s: i64) -> Result<()> {
+        check_guest(guest)?;
+        self.plan.of_kind(guest).insert(guest.name().to_owned());
         self.complete(now_s).map(drop)
     }
 
-    /// The request by which the server forgets a tenant's account.
-    pub fn tenant_deletion(&self, tenant: &str, now_s: i64) -> Result<String> {
-        self.has_tenant(tenant)?;
+    /// The request by which the server forgets a guest's account.
+    pub fn deletion(&self, guest: &Guest, now_s: i64) -> Result<String> {
+        self.has(guest)?;
         let (keys, _) = self.keys()?;
-        let account = tenant_account(tenant);
+        let account = guest.account();
         let key = keys.accounts.get(&account).map(KeyPair::public_key);
         let path = self.token_path(&account);
         let key = key.ok_or(MintError::NoKey(account));
@@ -156,13 +179,13 @@ impl Directory {
             .map_err(|source| DirectoryError::Mint { path, source })
     }
 
-    /// Throws away what there is of a tenant. One of the same name that is added later is another one.
-    pub fn forget_tenant(&mut self, tenant: &str, now_s: i64) -> Result<()> {
-        self.has_tenant(tenant)?;
-        self.plan.tenants.remove(tenant);
-        let account = tenant_account(tenant);
+    /// Throws away what there is of a guest. One of the same name that is added later is another one.
+    pub fn forget(&mut self, guest: &Guest, now_s: i64) -> Result<()> {
+        self.has(guest)?;
+        self.plan.of_kind(guest).remove(guest.name());
+        let account = guest.account();
         for path in [
-            self.creds_path(&tenant_key(tenant)),
+            self.creds_path(&guest.key()),
             self.token_path(&account),
             self.key_path(&format!("account-{account}")),
         ] {
@@ -203,10 +226,6 @@ impl Directory {
         Ok(read(&self.token_path(account))?)
     }
 
-    pub fn tenant_token(&self, tenant: &str) -> Result<String> {
-        self.account_token(&tenant_account(tenant))
-    }
-
     /// The tokens of all accounts.
     pub fn account_tokens(&self) -> Result<Vec<String>> {
         let accounts = self.accounts();
@@ -233,15 +252,11 @@ impl Directory {
         self.root.join("tokens").join(name)
     }
 
-    fn has_tenant(&self, tenant: &str) -> Result<()> {
-        match self.plan.tenants.contains(tenant) {
+    fn has(&self, guest: &Guest) -> Result<()> {
+        match self.plan.guests().contains(guest) {
             true => Ok(()),
-            false => Err(DirectoryError::NoTenant(tenant.to_owned())),
+            false => Err(DirectoryError::NoGuest(guest.clone())),
         }
-    }
-
-    fn tenants(&self) -> Vec<String> {
-        self.plan.tenants.iter().cloned().collect()
     }
 
     fn accounts(&self) -> Vec<Account> {
@@ -249,13 +264,17 @@ impl Directory {
             name: SYSTEM.to_owned(),
             ..Account::default()
         };
-        let mut all = party::accounts(&self.plan.cell, &self.tenants());
+        let mut all = party::accounts(&self.plan.cell, &self.plan.guests());
         all.push(system);
         all
     }
 
     fn users(&self) -> Vec<User> {
-        party::users(&self.plan.cell, &self.tenants(), self.plan.simulated_fleet)
+        party::users(
+            &self.plan.cell,
+            &self.plan.guests(),
+            self.plan.simulated_fleet,
+        )
     }
 
     /// Brings the files to what the plan says.
@@ -443,10 +462,11 @@ fn check_cell(name: &str) -> Result<()> {
     }
 }
 
-fn check_tenant(name: &str) -> Result<()> {
-    match Token::new(name) {
-        Ok(_) if !name.starts_with('_') => Ok(()),
-        _ => Err(DirectoryError::NotATenant(name.to_owned())),
+fn check_guest(guest: &Guest) -> Result<()> {
+    match (Token::new(guest.name()), guest) {
+        (Ok(name), _) if !name.as_str().starts_with('_') => Ok(()),
+        (_, Guest::Tenant(name)) => Err(DirectoryError::NotATenant(name.clone())),
+        (_, Guest::Operator(name)) => Err(DirectoryError::NotAnOperator(name.clone())),
     }
 }
 

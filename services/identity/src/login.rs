@@ -1,6 +1,6 @@
 //! By what the bus lets somebody in: by creds, or where a server is set up so, by a token or a password of its own.
 
-use crate::{FileError, connect, connect_as_nobody, creds::back_soon, files};
+use crate::{Creds, CredsError, FileError, connect, connect_as_nobody, creds::back_soon, files};
 use async_nats::{Auth, AuthError, ConnectOptions};
 use std::path::{Path, PathBuf};
 
@@ -29,6 +29,14 @@ impl Login {
             secret => back_soon(ConnectOptions::with_auth_callback(move |_| {
                 std::future::ready(secret.answer().map_err(AuthError::new))
             })),
+        }
+    }
+
+    /// Whose it is, as its creds say it: `quota`, `tenant:team-a`, `operator:alice`; none: that is the server's to know.
+    pub fn party(&self) -> Result<Option<String>, CredsError> {
+        match self {
+            Self::Creds(path) => Creds::party_of(path).map(Some),
+            Self::Nobody | Self::Token(_) | Self::Password { .. } => Ok(None),
         }
     }
 

@@ -98,6 +98,8 @@ pub struct InboxMessage {
     pub seq: u64,
     /// The tenant, the node, or `_operator`.
     pub sender: Token,
+    /// Which of the operators, where it is one with a name.
+    pub by: Option<Box<Token>>,
     pub reply_to: Option<Token>,
     pub trace: Option<TraceContext>,
     /// It came with a header of the bus's own, by which the server treats messages of all senders as one's.

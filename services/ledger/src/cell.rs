@@ -208,15 +208,41 @@ fn heartbeat_config(subjects: &Subjects) -> Config {
     }
 }
 
-/// Creates what is missing. A stream that exists with other settings, and so a ledger with slots of another length, is left
-/// alone and reported.
+/// Lets a stream that was made by an earlier version take what is published by now.
+async fn widen(
+    jetstream: &jetstream::Context,
+    wanted: &Config,
+) -> Result<(), jetstream::context::UpdateStreamError> {
+    let Ok(stands) = jetstream.get_stream(&wanted.name).await else {
+        return Ok(());
+    };
+    let mut config = stands.cached_info().config.clone();
+    let lacks = config.subjects.len() < wanted.subjects.len();
+    if lacks
+        && config
+            .subjects
+            .iter()
+            .all(|one| wanted.subjects.contains(one))
+    {
+        config.subjects = wanted.subjects.clone();
+        jetstream.update_stream(config).await?;
+    }
+    Ok(())
+}
+
+/// Creates what is missing, subjects of a stream among it. A stream that exists with other settings, and so a ledger with slots
+/// of another length, is left alone and reported.
 pub async fn init(
     jetstream: &jetstream::Context,
     subjects: &Subjects,
     chosen: Chosen,
 ) -> Result<(), CellError> {
     let replicas = chosen.replicas;
-    let ingress = vec![subjects.ingress("*"), subjects.admin()];
+    let ingress = vec![
+        subjects.ingress("*"),
+        subjects.admin(),
+        subjects.admin_of("*"),
+    ];
     let mut ledger = ledger_config(subjects, chosen);
     if let Ok(stands) = jetstream.get_stream(&ledger.name).await {
         // What has become of it since it was made.
@@ -239,14 +265,14 @@ pub async fn init(
         heartbeat_config(subjects),
     ];
     for config in configs {
-        let stream = config.name.clone();
-        jetstream
-            .create_stream(config)
-            .await
-            .map_err(|error| CellError {
-                stream,
-                why: error.to_string(),
-            })?;
+        let failed = |why: String| CellError {
+            stream: config.name.clone(),
+            why,
+        };
+        let widened = widen(jetstream, &config).await;
+        widened.map_err(|error| failed(error.to_string()))?;
+        let created = jetstream.create_stream(config.clone()).await;
+        created.map_err(|error| failed(error.to_string()))?;
     }
     let bucket = subjects.snapshot_bucket();
     if jetstream.get_object_store(&bucket).await.is_err() {

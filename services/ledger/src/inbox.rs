@@ -519,6 +519,7 @@ mod tests {
             sender: token(sender),
             reply_to: None,
             trace: None,
+            by: None,
             reserved_header: false,
             payload: Bytes::from(vec![0; size]),
         }

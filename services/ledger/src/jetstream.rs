@@ -318,11 +318,11 @@ impl JetStreamBus {
     }
 
     /// What a sender publishes on.
-    fn inbox_subject(&self, inbox: Inbox, sender: &Token) -> String {
+    fn inbox_subjects(&self, inbox: Inbox, sender: &Token) -> Vec<String> {
         match (inbox, sender.as_str()) {
-            (Inbox::Ingress, OPERATOR) => self.subjects.admin(),
-            (Inbox::Ingress, tenant) => self.subjects.ingress(tenant),
-            (Inbox::Report, node) => self.subjects.node(node, "report"),
+            (Inbox::Ingress, OPERATOR) => vec![self.subjects.admin(), self.subjects.admin_of("*")],
+            (Inbox::Ingress, tenant) => vec![self.subjects.ingress(tenant)],
+            (Inbox::Report, node) => vec![self.subjects.node(node, "report")],
         }
     }
 
@@ -572,9 +572,10 @@ impl Bus for JetStreamBus {
         let purge = stream.purge().sequence(through + 1).into_future();
         self.answered(purge).await?;
         for (sender, through) in ahead {
-            let subject = self.inbox_subject(inbox, &sender);
-            let of_sender = stream.purge().sequence(through + 1).filter(subject);
-            self.answered(of_sender.into_future()).await?;
+            for subject in self.inbox_subjects(inbox, &sender) {
+                let of_sender = stream.purge().sequence(through + 1).filter(subject);
+                self.answered(of_sender.into_future()).await?;
+            }
         }
         Ok(())
     }

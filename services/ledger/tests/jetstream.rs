@@ -117,6 +117,7 @@ async fn an_inbox_names_its_sender_by_the_subject_alone() {
     let mut inbox = bus.inbox(Inbox::Ingress, 1).await.unwrap();
     let message = inbox.recv().await.unwrap();
     assert_eq!((message.seq, message.sender.as_str()), (1, "_operator"));
+    assert_eq!(message.by, None);
     assert_eq!(message.reply_to.unwrap().as_str(), "r1");
     assert_eq!(bus.inbox_end(Inbox::Ingress).await.unwrap(), 2);
 }

@@ -315,6 +315,7 @@ mod tests {
             sender: token("n1"),
             reply_to: None,
             trace: None,
+            by: None,
             reserved_header,
             payload: said.encode_to_vec().into(),
         };
@@ -356,6 +357,7 @@ mod tests {
             sender: token("n1"),
             reply_to: None,
             trace: None,
+            by: None,
             reserved_header: false,
             payload: said.encode_to_vec().into(),
         };

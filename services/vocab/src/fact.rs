@@ -11,7 +11,7 @@ pub use node_heartbeat::*;
 pub use quota::*;
 pub use scheduler::*;
 
-use crate::{AllocationNo, EventNo, Kinds, Level, Writer};
+use crate::{AllocationNo, EventNo, Kinds, Level, Operation, Writer};
 use serde::{Deserialize, Serialize};
 use std::marker::PhantomData;
 
@@ -167,6 +167,9 @@ macro_rules! facts {
             pub fn since(&self) -> Level {
                 match self {
                     Self::RateSet(set) if set.change.withdrawn => Level::RATE_WITHDRAWALS,
+                    fact if fact.operation().is_some_and(|asked| asked.by.is_some()) => {
+                        Level::NAMED_OPERATORS
+                    }
                     Self::RateSet(set) if !set.change.scope.is_all() => Level::SCOPED_RATES,
                     Self::CordonSet(set) if set.change.drain => Level::NODE_RULES,
                     Self::NodeRegistered(fact) if !fact.capacity.is_of_first_level() => {
@@ -314,6 +317,19 @@ facts! {
 }
 
 impl Event {
+    /// Who asked, of what takes up an operation.
+    pub fn operation(&self) -> Option<&Operation> {
+        match self {
+            Self::AllocationRequested(fact) => Some(&fact.operation),
+            Self::CancelRequested(fact) => Some(&fact.operation),
+            Self::JobSetCancelRequested(fact) => Some(&fact.operation),
+            Self::PriorityRequested(fact) => Some(&fact.operation),
+            Self::ResourceAsked(fact) => Some(&fact.operation),
+            Self::OperationRefused(fact) => Some(&fact.operation),
+            fact => SettingFact::of(fact).map(|set| set.asked().0),
+        }
+    }
+
     /// The only writer that may put this event on the ledger.
     pub fn writer(&self) -> Writer {
         self.kind().writer()

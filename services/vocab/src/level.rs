@@ -26,9 +26,11 @@ impl Level {
     pub const ARRAYS: Self = Self(8);
     /// From here on a rate may be taken back.
     pub const RATE_WITHDRAWALS: Self = Self(9);
+    /// From here on an operation says which of the operators asked.
+    pub const NAMED_OPERATORS: Self = Self(9);
     /// The newest that this build knows: it reads all facts up to this level.
     pub const KNOWN: Self = {
-        let (mut newest, mut i) = (Self::RATE_WITHDRAWALS, 0);
+        let (mut newest, mut i) = (Self::NAMED_OPERATORS, 0);
         while i < EventKind::ALL.len() {
             let since = EventKind::ALL[i].since();
             if since.0 > newest.0 {
@@ -71,6 +73,7 @@ mod tests {
             Level::NODE_RULES,
             Level::TIME_BOUNDS,
             Level::RATE_WITHDRAWALS,
+            Level::NAMED_OPERATORS,
         ];
         for level in of_fields {
             facts.entry(level.0).or_default();

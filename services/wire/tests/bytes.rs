@@ -146,6 +146,7 @@ fn values_are_where_prost_has_them() {
             span_id: [2; 8],
             flags: 3,
         }),
+        by: None,
     };
     let trace = [[1; 16].as_slice(), &[2; 8], &[3]].concat();
     let theirs = v1::Operation {

@@ -308,5 +308,6 @@ fn asked(tenant: Token) -> Operation {
         digest: [0; 16],
         reply_to: None,
         trace: None,
+        by: None,
     }
 }

@@ -40,6 +40,7 @@ impl Inbox {
             digest: [0; 16],
             reply_to: None,
             trace: None,
+            by: None,
         };
         let mut draft = Draft::new(Millis(0), self.next);
         let verb = Ok(verb);

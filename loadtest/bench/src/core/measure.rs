@@ -384,5 +384,6 @@ pub fn operation(tenant: &Token) -> Operation {
         digest: [0; 16],
         reply_to: None,
         trace: None,
+        by: None,
     }
 }

@@ -27,6 +27,7 @@ mod settings;
 
 pub use demand::Demand;
 pub use fit::PRESSURES;
+use inboxes::operation_of;
 pub use inboxes::{Ask, Asked, Expect, TurnedAway};
 pub use isolation::impossible_changes_nothing;
 pub use nodes::{Heartbeat, Named};
@@ -321,7 +322,8 @@ impl Checker {
                 }),
                 _ => false,
             };
-            let allowed = !newer || at.lsn > self.first_level_through;
+            let named = operation_of(kind).is_some_and(|operation| !operation.by.is_empty());
+            let allowed = !(newer || named) || at.lsn > self.first_level_through;
             at.rule(allowed, Invariant::Level, || format!("{kind:?}"))?;
         }
         let allowed = frame.columns.is_none() || lsn > self.first_level_through;

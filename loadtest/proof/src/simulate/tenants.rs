@@ -176,8 +176,12 @@ impl Tenants {
         let reply_to = random
             .chance(900)
             .then(|| format!("reply-{}", self.replies));
+        // Whoever sends a message again may be another operator.
+        let named = sender == OPERATOR && random.chance(600);
+        let by = named.then(|| ["alice", "bob"][random.below(2) as usize].to_owned());
         let ask = Ask {
             tenant: sender.to_owned(),
+            by,
             payload,
             reply_to,
             operations,

@@ -448,12 +448,14 @@ impl World {
             sender: token(&ask.tenant),
             reply_to: ask.reply_to.as_deref().map(token),
             trace: None,
+            by: ask.by.as_deref().map(token).map(Box::new),
             reserved_header: false,
             payload: ask.payload.clone().into(),
         };
         self.note(|_| {
             let request = v1::Request::decode(&ask.payload[..]);
-            format!("{} asks {request:?} -> {:?}", ask.tenant, ask.reply_to)
+            let by = ask.by.as_deref().unwrap_or_default();
+            format!("{} {by} asks {request:?} -> {:?}", ask.tenant, ask.reply_to)
         });
         self.checker.asked(ask);
         self.shared.bus.publish(Inbox::Ingress, message);

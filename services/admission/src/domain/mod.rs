@@ -48,8 +48,8 @@ use serde::{Deserialize, Serialize};
 use settings::{Closable, Closed, Sets, Settings};
 use std::{collections::BTreeMap, fmt};
 use vocab::{
-    AllocationNo, AllocationSpec, At, EndCause, Event, EventNo, Millis, Month, Operation, Refusal,
-    Rule, Slot, Token, Writer,
+    AllocationNo, AllocationSpec, At, EndCause, Event, EventNo, Level, Millis, Month, Operation,
+    Refusal, Rule, Slot, Token, Writer,
 };
 
 /// Everything that admission knows, folded from the ledger.
@@ -198,7 +198,13 @@ impl Decider for Admission {
     fn handle(&mut self, command: Command, config: &Config, draft: &mut Draft) {
         self.room.divide(config.room);
         self.forget(config, draft);
-        let Command { operation, verb } = command;
+        let Command {
+            mut operation,
+            verb,
+        } = command;
+        if !draft.is_at(Level::NAMED_OPERATORS) {
+            operation.by = None;
+        }
         let (mut verb, is_trial) = match verb {
             Ok(Verb::TrySubmit(request)) => (Ok(Verb::Submit(request)), true),
             verb => (verb, false),

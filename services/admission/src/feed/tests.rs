@@ -29,6 +29,7 @@ fn event(step: &str, now: Millis) -> Event {
         digest: [7; 16],
         reply_to: None,
         trace: None,
+        by: None,
     };
     match step {
         "submit" => Event::AllocationRequested(AllocationRequested {

@@ -12,7 +12,7 @@ use prost::Message as _;
 use schemas::v1::{self, SettingsPage, SettingsQuery};
 use sqlx::PgPool;
 use vocab::{
-    Event, Lsn, Rule,
+    Event, Lsn, Rule, Token,
     fact::{Inputs, SettingFact},
 };
 use wire::Message as _;
@@ -87,12 +87,13 @@ pub(super) fn view(one: &Setting) -> Result<v1::SettingView, Trouble> {
         change: ChangeRequest::from(&fact.change()),
     };
     let change = v1::SettingView::decode(&*change.encode_to_vec()).map_err(|_| unreadable())?;
-    let operation_id = one.operation_id.as_ref();
+    let text = |name: &Option<Token>| name.as_ref().map_or_else(String::new, Token::to_string);
     Ok(v1::SettingView {
         setting: one.setting.clone(),
         key: one.key.clone(),
         version: one.version,
-        operation_id: operation_id.map_or_else(String::new, |id| id.to_string()),
+        operation_id: text(&one.operation_id),
+        by: text(&one.set_by),
         set_at_ms: one.set_at.0,
         lsn: one.lsn.0,
         ..change

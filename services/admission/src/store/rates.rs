@@ -18,6 +18,8 @@ pub struct Rate {
     #[table(check = "version > 0")]
     version: u64,
     operation_id: Option<Token>,
+    /// The operator, where it is one with a name.
+    set_by: Option<Token>,
     set_at: Millis,
     #[table(check = "lsn > 0")]
     lsn: Lsn,
@@ -31,6 +33,7 @@ impl From<&SettingRow> for Rate {
             key: row.key.clone(),
             version: row.version,
             operation_id: row.operation_id.clone(),
+            set_by: row.set_by.clone(),
             set_at: row.at,
             lsn: row.lsn,
             fact: row.fact.encode_to_vec(),
@@ -45,6 +48,7 @@ impl From<Rate> for Setting {
             key: row.key,
             version: row.version,
             operation_id: row.operation_id,
+            set_by: row.set_by,
             set_at: row.set_at,
             lsn: row.lsn,
             fact: row.fact,

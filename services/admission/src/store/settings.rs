@@ -21,6 +21,8 @@ pub struct Setting {
     #[table(check = "version > 0")]
     pub version: u64,
     pub operation_id: Option<Token>,
+    /// The operator, where it is one with a name.
+    pub set_by: Option<Token>,
     pub set_at: Millis,
     #[table(check = "lsn > 0")]
     pub lsn: Lsn,
@@ -35,6 +37,7 @@ impl From<&SettingRow> for Setting {
             key: row.key.clone(),
             version: row.version,
             operation_id: row.operation_id.clone(),
+            set_by: row.set_by.clone(),
             set_at: row.at,
             lsn: row.lsn,
             fact: row.fact.encode_to_vec(),

@@ -88,6 +88,7 @@ fn operation(message: &InboxMessage, payload: &[u8]) -> Operation {
         digest: Digest::of(payload).short(),
         reply_to: message.reply_to.clone(),
         trace: message.trace,
+        by: message.by.clone(),
     }
 }
 

@@ -23,6 +23,7 @@ fn inbox(payload: Vec<u8>) -> InboxMessage {
         sender: Token::new("team-a").unwrap(),
         reply_to: None,
         trace: None,
+        by: None,
         reserved_header: false,
         payload: payload.into(),
     }

@@ -96,6 +96,7 @@ impl World {
             digest: [0; 16],
             reply_to: None,
             trace: None,
+            by: None,
         };
         let event: Event = change.applied(operation, 1).into();
         self.write(self.nodes_now, 0, &event);
@@ -227,6 +228,7 @@ impl World {
             digest: [0; 16],
             reply_to: None,
             trace: None,
+            by: None,
         };
         let requested = Event::AllocationRequested(AllocationRequested { operation, spec });
         self.write(self.nodes_now, allocation.0, &requested);

@@ -33,6 +33,7 @@ fn operation(tenant: &str) -> Operation {
         digest: [0; 16],
         reply_to: None,
         trace: None,
+        by: None,
     }
 }
 

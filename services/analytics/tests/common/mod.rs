@@ -103,6 +103,7 @@ pub fn operation(tenant: &str) -> Operation {
         digest: [0; 16],
         reply_to: None,
         trace: None,
+        by: None,
     }
 }
 

@@ -5,7 +5,9 @@ use crate::{
     Failure, amount,
     context::Context,
     operate::{Expected, told},
-    print::{Cell, Output, Page, Sheet, column, exactly, moment, number, plain, valued},
+    print::{
+        Cell, Output, Page, Sheet, column, exactly, moment, named, number, plain, valued, wide,
+    },
 };
 use clap::{Args, Subcommand};
 use client::{Client, RatesQuery, SetRate, SettingView};
@@ -196,10 +198,11 @@ fn sheet(views: &[SettingView]) -> Sheet {
         column("from_ms", "from"),
         column("set_at_ms", "set at"),
         column("operation_id", "operation"),
+        wide("by", "by"),
         column("micro_per_unit_hour", "price per unit and hour"),
     ];
     let rows = rates.into_iter().map(|(view, rate)| row(view, rate));
-    Sheet::new(columns, 9, rows.collect())
+    Sheet::new(columns, 10, rows.collect())
 }
 
 fn row(view: &SettingView, rate: &SetRate) -> Vec<Cell> {
@@ -220,6 +223,7 @@ fn row(view: &SettingView, rate: &SetRate) -> Vec<Cell> {
         },
         moment(view.set_at_ms),
         plain(&view.operation_id),
+        named(&view.by),
         match rate.withdrawn {
             true => valued("taken back".to_owned(), Value::Null),
             false => money(rate.micro_per_unit_hour.into()),
@@ -259,7 +263,7 @@ mod tests {
         ];
         let sheet = sheet(&views);
         let texts = |row: &Vec<Cell>| {
-            let texts = [1, 5, 6, 7, 8, 9].map(|at| row[at].text.clone());
+            let texts = [1, 5, 6, 7, 8, 9, 10].map(|at| row[at].text.clone());
             texts.join(" ")
         };
         let found: Vec<_> = sheet.rows.iter().map(texts).collect();

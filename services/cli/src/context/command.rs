@@ -154,7 +154,10 @@ fn who(settings: &Settings) -> String {
     match &settings.tenant {
         Some(tenant) => format!("tenant {tenant}"),
         None if !settings.says_login() && settings.stack.is_some() => "whoever is named".to_owned(),
-        None => "operator".to_owned(),
+        None => match settings.operator() {
+            Some(name) => format!("operator {name}"),
+            None => "operator".to_owned(),
+        },
     }
 }
 
@@ -163,7 +166,7 @@ impl Show {
         let context = match self.name {
             Some(name) => Chosen {
                 context: Some(name),
-                stack: None,
+                ..Chosen::default()
             }
             .open()?,
             None => chosen.open()?,

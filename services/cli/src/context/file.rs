@@ -3,7 +3,7 @@
 use super::ContextError;
 use crate::Failure;
 use etcetera::BaseStrategy;
-use identity::{Login, files};
+use identity::{Creds, CredsError, Guest, Login, files};
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
@@ -68,6 +68,31 @@ impl Settings {
             password_file,
             ca_file: over.ca_file.or(self.ca_file),
             stack: over.stack.or(self.stack),
+        }
+    }
+
+    /// With other creds, and so of whom those are.
+    pub fn by_creds(self, creds: &Path) -> Result<Self, CredsError> {
+        let tenant = match Guest::of_key(&Creds::party_of(creds)?) {
+            Some(Guest::Tenant(name)) => Some(name),
+            Some(Guest::Operator(_)) | None => None,
+        };
+        let by = Self {
+            creds: Some(creds.to_owned()),
+            ..Self::default()
+        };
+        Ok(Self {
+            tenant,
+            ..self.under(by)
+        })
+    }
+
+    /// The name of the operator whose creds these are; none: they have none, or cannot be read.
+    pub fn operator(&self) -> Option<String> {
+        let party = Creds::party_of(self.creds.as_ref()?);
+        match Guest::of_key(&party.ok()?)? {
+            Guest::Operator(name) => Some(name),
+            Guest::Tenant(_) => None,
         }
     }
 
@@ -140,7 +165,42 @@ impl File {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use identity::{Directory, Plan};
     use std::{fs, os::unix::fs::PermissionsExt};
+
+    #[test]
+    fn commands_are_of_whoever_the_creds_are() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let plan = Plan {
+            cell: "c1".to_owned(),
+            tenants: ["team-a".to_owned()].into(),
+            operators: ["alice".to_owned()].into(),
+            simulated_fleet: false,
+            resolver_dir: "resolver".to_owned(),
+        };
+        let (bus, _) = Directory::init(&dir.path().join("bus"), plan, 1).expect("a bus");
+        let below = Settings {
+            tenant: Some("team-b".to_owned()),
+            token_file: Some("a-token".into()),
+            cell: Some("c1".to_owned()),
+            ..Settings::default()
+        };
+        let check = |key: &str, tenant: Option<&str>, operator: Option<&str>| {
+            let creds = bus.creds_path(key);
+            let found = below
+                .clone()
+                .by_creds(&creds)
+                .expect("creds that were made");
+            assert_eq!(found.login(), Ok(Some(Login::Creds(creds))));
+            let whose = (found.tenant.as_deref(), found.operator());
+            assert_eq!(whose, (tenant, operator.map(str::to_owned)), "{key}");
+            assert_eq!(found.cell.as_deref(), Some("c1"));
+        };
+        check("tenant:team-a", Some("team-a"), None);
+        check("operator:alice", None, Some("alice"));
+        check("operator", None, None);
+        assert!(below.by_creds(&dir.path().join("none")).is_err());
+    }
 
     #[test]
     fn what_is_written_is_read_again_and_is_for_nobody_else() {

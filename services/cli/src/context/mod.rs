@@ -41,6 +41,9 @@ pub struct Chosen {
     /// The file of a running stack, with its databases. Without it and without a context, .local/up/stack.json.
     #[arg(long, global = true, value_name = "FILE")]
     stack: Option<PathBuf>,
+    /// The file by which the bus lets in, instead of the context's. Whose commands are is whose creds these are.
+    #[arg(long, global = true, value_name = "FILE")]
+    creds: Option<PathBuf>,
 }
 
 /// A command of a tenant's.
@@ -103,7 +106,12 @@ impl Chosen {
         let local = Path::new(LOCAL_STACK);
         let local = local.exists().then_some(local);
         let resolved = resolve(self, &Environment::read(), &file, local);
-        Context::of(resolved.map_err(Failure::usage)?)
+        let mut resolved = resolved.map_err(Failure::usage)?;
+        if let Some(creds) = &self.creds {
+            let by_creds = resolved.settings.by_creds(creds);
+            resolved.settings = by_creds.map_err(Failure::usage)?;
+        }
+        Context::of(resolved)
     }
 }
 

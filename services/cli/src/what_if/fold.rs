@@ -81,6 +81,7 @@ impl Folded {
                 // Whoever is turned away without a record is told, and only who waits for it.
                 reply_to: Some(sender.clone()),
                 trace: None,
+                by: None,
                 reserved_header: false,
                 payload: message.encode_to_vec().into(),
             };

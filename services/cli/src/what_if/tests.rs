@@ -82,6 +82,7 @@ fn operation(tenant: &str) -> Operation {
         digest: [0; 16],
         reply_to: None,
         trace: None,
+        by: None,
     }
 }
 

@@ -167,6 +167,8 @@ pub struct Deletion {
 #[derive(Debug, Clone, Deserialize)]
 pub struct Known {
     pub iat: i64,
+    /// Whom it is about.
+    pub name: String,
     #[serde(default)]
     pub nats: KnownBody,
 }

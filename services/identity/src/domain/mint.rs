@@ -337,9 +337,10 @@ pub fn node_user(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use party::Guest;
 
-    fn keys(cell: &str, tenants: &[String]) -> Keys {
-        let accounts = party::accounts(cell, tenants).into_iter();
+    fn keys(cell: &str, guests: &[Guest]) -> Keys {
+        let accounts = party::accounts(cell, guests).into_iter();
         let names = accounts
             .map(|account| account.name)
             .chain([SYSTEM.to_owned()]);
@@ -369,15 +370,15 @@ mod tests {
 
     #[test]
     fn each_import_has_the_word_of_the_account_that_exports() {
-        let tenants = ["t1".to_owned()];
-        let keys = keys("c1", &tenants);
+        let guests = [Guest::Tenant, Guest::Operator].map(|guest| guest("g1".to_owned()));
+        let keys = keys("c1", &guests);
         let by_key = |public: &str| {
             let mut pairs = keys.accounts.values();
             pairs
                 .find(|pair| pair.public_key() == public)
                 .expect("an account of the cell")
         };
-        for one in party::accounts("c1", &tenants) {
+        for one in party::accounts("c1", &guests) {
             let token = account(&keys, &one, Revocations::new(), 7).expect("all keys are there");
             assert!(signed_by(&token, &keys.operator_signing));
             let said = body(&token);

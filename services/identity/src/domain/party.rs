@@ -150,12 +150,49 @@ pub struct User {
     pub rights: Rights,
 }
 
-pub fn tenant_key(tenant: &str) -> String {
-    format!("tenant:{tenant}")
+/// Whoever comes and goes while the bus runs. Each has an account, which no other account needs to know of.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Guest {
+    Tenant(String),
+    /// One of the operators, whose name stands with what it sets. Those without a name share the user `operator`.
+    Operator(String),
 }
 
-pub fn tenant_account(tenant: &str) -> String {
-    format!("T_{tenant}")
+impl Guest {
+    /// What stands before the name in the keys of its kind.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Tenant(_) => "tenant",
+            Self::Operator(_) => "operator",
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Tenant(name) | Self::Operator(name) => name,
+        }
+    }
+
+    /// Which user it is: `tenant:team-a`, `operator:alice`.
+    pub fn key(&self) -> String {
+        format!("{}:{}", self.kind(), self.name())
+    }
+
+    /// Whose user has this key; none: nobody's who comes and goes.
+    pub fn of_key(key: &str) -> Option<Self> {
+        match key.split_once(':')? {
+            ("tenant", name) => Some(Self::Tenant(name.to_owned())),
+            ("operator", name) => Some(Self::Operator(name.to_owned())),
+            _ => None,
+        }
+    }
+
+    pub fn account(&self) -> String {
+        match self {
+            Self::Tenant(name) => format!("T_{name}"),
+            Self::Operator(name) => format!("O_{name}"),
+        }
+    }
 }
 
 fn service_account(service: &str) -> String {
@@ -480,8 +517,9 @@ fn service(names: &Names, name: &str) -> Party {
     }
 }
 
-/// Whose commands reach the cell's administration, and who looks at everything. Changes no stream.
-fn operator(names: &Names) -> Party {
+/// Whose commands reach the cell's administration, by a subject of its own where it has a name, and who looks at everything.
+/// Changes no stream.
+fn operator(names: &Names, named: Option<&Guest>) -> Party {
     let s = &names.subjects;
     let mut to = Crossings::new(names);
     for stream in STREAMS {
@@ -490,7 +528,8 @@ fn operator(names: &Names) -> Party {
     to.ask(Stream::Ledger, read);
     to.read_snapshots();
     to.ask(Stream::Heartbeat, |name| vec![look_up(name)]);
-    to.store(Stream::Ingress, [s.admin()]);
+    let admin = named.map_or_else(|| s.admin(), |named| s.admin_of(named.name()));
+    to.store(Stream::Ingress, [admin]);
     to.query("*");
     for service in SERVICES {
         to.call(&service_account(service), [service_api()]);
@@ -500,7 +539,10 @@ fn operator(names: &Names) -> Party {
         &service_account("admission"),
         [s.reply(OPERATOR, ">"), s.event("*", ">")],
     );
-    to.party("OPERATOR".to_owned(), "operator")
+    match named {
+        Some(named) => to.party(named.account(), named.key()),
+        None => to.party("OPERATOR".to_owned(), "operator"),
+    }
 }
 
 /// The only one who makes, changes and deletes streams. Says nothing in the cell but what the ledger had lost.
@@ -519,8 +561,8 @@ fn bus(names: &Names) -> Party {
     to.party("BUS".to_owned(), "bus")
 }
 
-fn tenant(names: &Names, name: &str) -> Party {
-    let s = &names.subjects;
+fn tenant(names: &Names, tenant: &Guest) -> Party {
+    let (s, name) = (&names.subjects, tenant.name());
     let mut to = Crossings::new(names);
     to.store(Stream::Ingress, [s.ingress(name)]);
     to.query(name);
@@ -528,7 +570,7 @@ fn tenant(names: &Names, name: &str) -> Party {
         &service_account("admission"),
         [s.event(name, ">"), s.reply(name, ">")],
     );
-    let mut party = to.party(tenant_account(name), tenant_key(name));
+    let mut party = to.party(tenant.account(), tenant.key());
     party.account.connections_max = Some(TENANT_CONNECTIONS_MAX);
     party.account.subscriptions_max = Some(TENANT_SUBSCRIPTIONS_MAX);
     party
@@ -569,24 +611,27 @@ fn nodes(names: &Names) -> Party {
     party
 }
 
-fn parties(names: &Names, tenants: &[String]) -> Vec<Party> {
+fn parties(names: &Names, guests: &[Guest]) -> Vec<Party> {
     let mut all: Vec<Party> = SERVICES.iter().map(|name| service(names, name)).collect();
-    all.extend([operator(names), bus(names), nodes(names)]);
-    all.extend(tenants.iter().map(|name| tenant(names, name)));
+    all.extend([operator(names, None), bus(names), nodes(names)]);
+    all.extend(guests.iter().map(|guest| match guest {
+        Guest::Tenant(_) => tenant(names, guest),
+        Guest::Operator(_) => operator(names, Some(guest)),
+    }));
     all
 }
 
 /// All accounts but the system's.
-pub fn accounts(cell: &str, tenants: &[String]) -> Vec<Account> {
+pub fn accounts(cell: &str, guests: &[Guest]) -> Vec<Account> {
     let names = Names::new(cell);
-    let with = |tenants: &[String]| {
+    let with = |guests: &[Guest]| {
         let mut all = stream_accounts(&names);
-        all.extend(parties(&names, tenants).into_iter().map(|p| p.account));
+        all.extend(parties(&names, guests).into_iter().map(|p| p.account));
         all
     };
-    // What any tenant needs is exported for all, so that another tenant changes no account but its own.
-    let anybody = with(&["*".to_owned()]);
-    let mut all = with(tenants);
+    // What any guest needs is exported for all, so that another one changes no account but its own.
+    let anybody = with(&[Guest::Tenant, Guest::Operator].map(|guest| guest("*".to_owned())));
+    let mut all = with(guests);
     for account in &mut all {
         account.exports = exports(&anybody, &account.name);
     }
@@ -609,9 +654,9 @@ fn stream_accounts(names: &Names) -> Vec<Account> {
 }
 
 /// Whoever connects by creds that the operator of the bus hands out.
-pub fn users(cell: &str, tenants: &[String], simulated_fleet: bool) -> Vec<User> {
+pub fn users(cell: &str, guests: &[Guest], simulated_fleet: bool) -> Vec<User> {
     let names = Names::new(cell);
-    let parties = parties(&names, tenants);
+    let parties = parties(&names, guests);
     let mut all: Vec<User> = parties.iter().map(Party::user).collect();
     all.retain(|user| simulated_fleet || user.key != "fleet");
     all.push(User {
@@ -709,7 +754,7 @@ mod tests {
     #[test]
     fn every_crossing_is_exported() {
         for cell in ["c1", ANY_CELL] {
-            let all = accounts(cell, &["t1".to_owned()]);
+            let all = accounts(cell, &guests(&["tenant:t1", "operator:o1"]));
             let exported = |crossing: &Crossing, service: bool| {
                 let account = all.iter().find(|account| account.name == crossing.account);
                 let exports = account.map_or(&[][..], |account| &account.exports);
@@ -731,12 +776,65 @@ mod tests {
         }
     }
 
+    fn guests(keys: &[&str]) -> Vec<Guest> {
+        let guest = |key: &&str| Guest::of_key(key).expect("the key of a guest");
+        keys.iter().map(guest).collect()
+    }
+
     #[test]
-    fn a_tenant_changes_no_account_but_its_own() {
-        let before = accounts("c1", &["t1".to_owned()]);
-        let after = accounts("c1", &["t1".to_owned(), "t2".to_owned()]);
-        assert_eq!(before, after[..before.len()]);
-        assert_eq!(after.len(), before.len() + 1);
+    fn a_guest_changes_no_account_but_its_own() {
+        let check = |there: &[&str], comes: &str| {
+            let before = accounts("c1", &guests(there));
+            let after = accounts("c1", &guests(&[there, &[comes]].concat()));
+            assert_eq!(before, after[..before.len()], "{comes}");
+            assert_eq!(after.len(), before.len() + 1, "{comes}");
+        };
+        check(&["tenant:t1"], "tenant:t2");
+        check(&["tenant:t1"], "operator:t1");
+        check(&[], "operator:alice");
+        check(&["operator:alice"], "operator:bob");
+    }
+
+    /// Of all that there are, so that none can say what another one says.
+    #[test]
+    fn an_operator_with_a_name_differs_from_the_others_by_its_subject_alone() {
+        let users = users("c1", &guests(&["operator:alice", "operator:bob"]), false);
+        let of = |key: &str| {
+            let user = users.iter().find(|user| user.key == key);
+            match user.map(|user| (&user.account, &user.rights)) {
+                Some((account, Rights::Own(permissions))) => (account, permissions.clone()),
+                other => panic!("{key}: {other:?}"),
+            }
+        };
+        let s = Subjects::new("c1");
+        let (account, common) = of("operator");
+        assert_eq!(account, "OPERATOR");
+        for name in ["alice", "bob"] {
+            let (account, mut named) = of(&format!("operator:{name}"));
+            assert_eq!(*account, format!("O_{name}"));
+            let own = s.admin_of(name);
+            let admin = |subject: &String| contains(subject, &own) || subject.contains(".admin");
+            let said: Vec<_> = named.publish.iter().filter(|one| admin(one)).collect();
+            assert_eq!(said, [&own]);
+            for subject in named.publish.iter_mut().filter(|one| **one == own) {
+                *subject = s.admin();
+            }
+            assert_eq!(named, common, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_key_names_its_guest() {
+        let check = |key: &str, account: Option<&str>| {
+            let guest = Guest::of_key(key);
+            assert_eq!(guest.as_ref().map(Guest::account).as_deref(), account);
+            assert!(guest.is_none_or(|guest| guest.key() == key));
+        };
+        check("tenant:team-a", Some("T_team-a"));
+        check("operator:alice", Some("O_alice"));
+        for nobody in ["operator", "quota", "node:n1", "", "alice"] {
+            check(nobody, None);
+        }
     }
 
     #[test]

@@ -18,7 +18,7 @@ use async_nats::{
 };
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
-use schemas::subjects::{HEADER_REPLY, HEADER_TRACEPARENT, OPERATOR, Subjects};
+use schemas::subjects::{ADMIN, HEADER_REPLY, HEADER_TRACEPARENT, OPERATOR, Subjects};
 use serde::Deserialize;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::{
@@ -370,17 +370,13 @@ fn record<'h>(
     reserved_header: bool,
     payload: &Bytes,
 ) -> InboxMessage {
-    let name = if subject == subjects.admin() {
-        Some(OPERATOR)
-    } else {
-        subjects.token(subject, 1)
-    };
-    match name.and_then(|name| Token::new(name).ok()) {
-        Some(sender) => InboxMessage {
+    match sender(subjects, subject) {
+        Some((sender, by)) => InboxMessage {
             seq,
             sender,
             reply_to: header(HEADER_REPLY).and_then(|text| Token::new(text).ok()),
             trace: header(HEADER_TRACEPARENT).and_then(sampled_trace),
+            by,
             reserved_header,
             payload: payload.clone(),
         },
@@ -390,10 +386,26 @@ fn record<'h>(
             sender: Token::new(NOBODY).expect("a token"),
             reply_to: None,
             trace: None,
+            by: None,
             reserved_header: false,
             payload: Bytes::new(),
         },
     }
+}
+
+/// Whose subject it is, and which operator's. All operators are one sender: they are served in one turn, and an operation id is
+/// one for all of them.
+fn sender(subjects: &Subjects, subject: &str) -> Option<(Token, Option<Box<Token>>)> {
+    let token = |name: &str| Token::new(name).ok();
+    let name = subjects.token(subject, 1);
+    if subjects.token(subject, 0) != Some(ADMIN) {
+        return Some((token(name?)?, None));
+    }
+    let by = match name {
+        None => None,
+        Some(name) => Some(Box::new(token(name)?)),
+    };
+    Some((token(OPERATOR)?, by))
 }
 
 /// A binary trace context from the text form, only if it is sampled: what is not sampled costs nothing further on.
@@ -422,7 +434,33 @@ fn sampled_trace(text: &str) -> Option<TraceContext> {
 
 #[cfg(test)]
 mod tests {
-    use super::{header_of, is_readable, is_reserved, names_of, sampled_trace};
+    use super::{header_of, is_readable, is_reserved, names_of, sampled_trace, sender};
+    use schemas::subjects::Subjects;
+
+    #[test]
+    fn a_subject_says_who_sent_it_and_which_of_the_operators() {
+        let s = Subjects::new("c1");
+        let check = |subject: &str, expected: Option<(&str, Option<&str>)>| {
+            let found = sender(&s, subject);
+            let found = found
+                .as_ref()
+                .map(|(who, by)| (who.as_str(), by.as_deref().map(|by| by.as_str())));
+            assert_eq!(found, expected, "{subject}");
+        };
+        check(&s.ingress("team-a"), Some(("team-a", None)));
+        check(&s.ingress("admin"), Some(("admin", None)));
+        check(&s.node("n1", "report"), Some(("n1", None)));
+        check(&s.admin(), Some(("_operator", None)));
+        check(&s.admin_of("alice"), Some(("_operator", Some("alice"))));
+        for nobody in [
+            &s.ingress("a$b"),
+            &s.admin_of("a$b"),
+            "apportion.v1.c2.admin",
+            "x",
+        ] {
+            check(nobody, None);
+        }
+    }
 
     #[test]
     fn a_header_is_read_from_a_block_that_may_be_anything() {

@@ -15,13 +15,13 @@ use vocab::fact::{
 use vocab::{
     Account, AdminChange, AdvanceReservation, AllocationNo, AllocationSpec, Budget, BudgetOf,
     Candidate, Candidates, Dependency, EndCause, Event, EventNo, Filter, Gang, GpuShare, GpuShares,
-    GroupTerm, LeaseNo, Limits, Millis, NodeApproval, NodeCapacity, NumaPolicy, OnExceed, Operator,
-    PendingGroupNo, Period, PlacementPolicy, PlacementRules, PreemptionCause, PriorityClass,
-    PriorityTarget, QueueOrder, QueueSettings, QuotaFlags, QuotaResource, RateScope, ReclaimFrom,
-    Refusal, Requirement, ResourceAnswer, ResourceAsk, ResourceKey, ResourceKind, Restart, Rule,
-    RunExit, RunExitReason, RunLimits, RunState, RunUsage, SchedulingPolicy, Spread, Taint,
-    TaintEffect, TenantSettings, TimeBounds, Toleration, Topology, Validity, WaitingReason, Work,
-    Zone,
+    GroupTerm, LeaseNo, Limits, Millis, NodeApproval, NodeCapacity, NumaPolicy, OnExceed,
+    Operation, Operator, PendingGroupNo, Period, PlacementPolicy, PlacementRules, PreemptionCause,
+    PriorityClass, PriorityTarget, QueueOrder, QueueSettings, QuotaFlags, QuotaResource, RateScope,
+    ReclaimFrom, Refusal, Requirement, ResourceAnswer, ResourceAsk, ResourceKey, ResourceKind,
+    Restart, Rule, RunExit, RunExitReason, RunLimits, RunState, RunUsage, SchedulingPolicy, Spread,
+    Taint, TaintEffect, TenantSettings, TimeBounds, Toleration, Topology, Validity, WaitingReason,
+    Work, Zone,
 };
 
 fn requirement(label: &str, operator: Operator, values: &[&str]) -> Requirement {
@@ -394,6 +394,22 @@ pub fn samples() -> Vec<(&'static str, Event)> {
         }),
     ));
     samples.extend([
+        (
+            "rate_set_by",
+            Event::RateSet(Applied {
+                operation: Operation {
+                    by: Some(Box::new(token("alice"))),
+                    ..operation()
+                },
+                change: RateSet {
+                    resource: ResourceKey::parse("gpu").unwrap(),
+                    micro_per_unit_hour: 1_250_000,
+                    effective_from: Millis(1_704_067_200_001),
+                    scope: RateScope::default(),
+                },
+                version: 3,
+            }),
+        ),
         (
             "rate_set_2",
             Event::RateSet(Applied {

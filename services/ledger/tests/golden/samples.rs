@@ -28,6 +28,7 @@ pub fn operation() -> Operation {
             span_id: [2; 8],
             flags: 1,
         }),
+        by: None,
     }
 }
 

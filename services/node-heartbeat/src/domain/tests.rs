@@ -125,6 +125,7 @@ impl Table {
             digest: [0; 16],
             reply_to: None,
             trace: None,
+            by: None,
         };
         let spec = AllocationSpec::plain(token("default"), 1000, 1);
         self.observe(

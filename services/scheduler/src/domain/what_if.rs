@@ -136,6 +136,7 @@ fn asked_by(tenant: Token) -> Operation {
         digest: [0; 16],
         reply_to: None,
         trace: None,
+        by: None,
     }
 }
 

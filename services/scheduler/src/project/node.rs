@@ -451,6 +451,7 @@ mod tests {
             digest: [0; 16],
             reply_to: None,
             trace: None,
+            by: None,
         };
         match change.applied(operation, 1).into() {
             Event::CordonSet(fact) => fact,

@@ -74,6 +74,7 @@ impl Cell {
             digest: [0; 16],
             reply_to: None,
             trace: None,
+            by: None,
         };
         let mut spec = AllocationSpec::plain(token("j"), 4000, 1 << 30);
         spec.queue = Some(token("shared"));

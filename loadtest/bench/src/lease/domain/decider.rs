@@ -76,6 +76,7 @@ impl Subject for Deciding {
                 digest: [0; 16],
                 reply_to: None,
                 trace: None,
+                by: None,
             };
             let asked = Event::ResourceAsked(ResourceAsked {
                 operation,

@@ -57,6 +57,7 @@ impl Story {
             digest: [0; 16],
             reply_to: None,
             trace: None,
+            by: None,
         };
         let at = At {
             lsn: Lsn(lsn),

@@ -163,7 +163,8 @@ impl Inboxes {
     }
 }
 
-fn operation_of(kind: &Kind) -> Option<&v1::Operation> {
+/// Who asked, of what takes up an operation.
+pub(super) fn operation_of(kind: &Kind) -> Option<&v1::Operation> {
     match kind {
         Kind::TenantSet(e) => e.operation.as_ref(),
         Kind::QuotaSet(e) => e.operation.as_ref(),
@@ -373,6 +374,7 @@ impl Checker {
             Kind::OperationRepeated(e) => e.tenant == ask.tenant && e.reply_to == reply_to,
             kind => operation_of(kind).is_some_and(|operation| {
                 operation.tenant == ask.tenant
+                    && self.is_by(ask, &operation.by)
                     && operation.operation_id == of.read.id.clone().unwrap_or_default()
                     && operation.reply_to == reply_to
             }),
@@ -384,6 +386,12 @@ impl Checker {
             }
             (false, _) => Err(of.wrong(invariant, format!("{kind:?} is not"))),
         }
+    }
+
+    /// The name is that of the operator who asked, whom a cell of the first level does not name yet.
+    fn is_by(&self, ask: &Ask, name: &str) -> bool {
+        ask.by.as_deref().unwrap_or_default() == name
+            || self.began_at_first_level && name.is_empty()
     }
 
     fn keep(&mut self, of: &Operation, window: Window) {

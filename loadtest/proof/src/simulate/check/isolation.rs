@@ -164,6 +164,7 @@ fn by(tenant: &str) -> Operation {
         digest: [0; 16],
         reply_to: None,
         trace: None,
+        by: None,
     }
 }
 

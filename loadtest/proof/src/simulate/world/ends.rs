@@ -60,6 +60,7 @@ impl World {
             sender: Token::new("late").expect("a token"),
             reply_to: None,
             trace: None,
+            by: None,
             reserved_header: false,
             payload: Bytes::from_static(b"not a request"),
         };

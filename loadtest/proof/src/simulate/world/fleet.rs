@@ -35,6 +35,7 @@ impl World {
                         sender: token(&name),
                         reply_to: None,
                         trace: None,
+                        by: None,
                         reserved_header: false,
                         payload: payload.into(),
                     };

@@ -4,6 +4,7 @@ mod admin;
 mod closed;
 mod gangs;
 mod isolation;
+mod operators;
 mod places;
 mod queues;
 mod read_back;
@@ -32,6 +33,8 @@ struct Table {
     others: u64,
     now: i64,
     level: vocab::Level,
+    /// The operator who asks, where it is one with a name.
+    by: Option<&'static str>,
 }
 
 fn token(text: &str) -> Token {
@@ -98,6 +101,12 @@ fn words(event: &Event) -> String {
     }
 }
 
+/// With the operator's name, where the event has it.
+fn told(event: &Event) -> String {
+    let by = event.operation().and_then(|asked| asked.by.as_deref());
+    by.map_or_else(|| words(event), |by| format!("{} by {by}", words(event)))
+}
+
 impl Table {
     /// With tenant `a`, set by event 1.
     fn new() -> Self {
@@ -116,6 +125,7 @@ impl Table {
             others: 0,
             now: 0,
             level: vocab::Level::KNOWN,
+            by: None,
         };
         table.admin("tenant", set_tenant("a"), "applied 1");
         table
@@ -132,6 +142,7 @@ impl Table {
             digest: [digest; 16],
             reply_to: Some(token("r")),
             trace: None,
+            by: self.by.map(|name| Box::new(token(name))),
         };
         let mut draft = self.draft();
         let config = self.config;
@@ -146,8 +157,8 @@ impl Table {
         };
         let away = self.state.take_effects().into_iter().map(away);
         self.recount();
-        let told: Vec<String> = draft.events().map(words).chain(away).collect();
-        told.join(", ")
+        let all: Vec<String> = draft.events().map(told).chain(away).collect();
+        all.join(", ")
     }
 
     #[track_caller]

@@ -55,6 +55,7 @@ fn operation(reply_to: &str) -> Operation {
         digest: [7; 16],
         reply_to: Some(token(reply_to)),
         trace: None,
+        by: None,
     }
 }
 

@@ -285,6 +285,7 @@ fn requested(random: &mut Seeded) -> (Event, AllocationSpec) {
         digest: [7; 16],
         reply_to: None,
         trace: None,
+        by: None,
     };
     let event = Event::AllocationRequested(AllocationRequested {
         operation,

@@ -26,6 +26,7 @@ impl Table {
             digest: [0; 16],
             reply_to: None,
             trace: None,
+            by: None,
         };
         let change = AdminChange::Node(NodeSet {
             node: token(node),

@@ -40,6 +40,7 @@ pub fn operation(tenant: &Token) -> Operation {
         digest: [0; 16],
         reply_to: None,
         trace: None,
+        by: None,
     }
 }
 

@@ -56,6 +56,7 @@ fn operation(tenant: &str) -> Operation {
         digest: [0; 16],
         reply_to: None,
         trace: None,
+        by: None,
     }
 }
 

@@ -2,9 +2,17 @@
 
 use super::{Operation, table::Window};
 use crate::simulate::check::{Checker, Demand, Invariant, Violation};
+use admission::{
+    operation::OperationFact,
+    project::{Change, WarmProjection},
+};
+use ledger::Projection;
+use prost::Message as _;
 use schemas::v1::{
     self, event::Kind, priority_requested, request::Verb, resource_asked, set_priority,
 };
+use vocab::{At, Event, EventNo, Lsn, Millis, Token, fact::Inputs};
+use wire::Message as _;
 
 impl Checker {
     /// Takes the event in; when its operation id will be forgotten.
@@ -48,12 +56,45 @@ impl Checker {
             }
             (verb, kind) => {
                 let fits = self.settings.set(at, verb, kind).ok_or_else(wrong)?;
+                self.reads_back(of, kind)?;
                 self.quotas.administered(at, kind);
                 self.resources.administered(at, kind);
                 fits
             }
         };
         if fits { Ok(by_clock) } else { Err(wrong()) }
+    }
+
+    /// What `settings` and `rates` tell of it: the operation, who asked, when and where.
+    fn reads_back(&self, of: &Operation, kind: &Kind) -> Result<(), Violation> {
+        let wrong =
+            |what: &str| of.wrong(Invariant::Outcome, format!("{kind:?} reads back {what}"));
+        let event = v1::Event {
+            kind: Some(kind.clone()),
+        };
+        let event = Event::decode(&event.encode_to_vec()).map_err(|_| wrong("as no event"))?;
+        let fact = OperationFact::of(&event).ok_or_else(|| wrong("as no operation"))?;
+        let at = At {
+            lsn: Lsn(of.at.lsn),
+            index: of.at.index,
+            no: EventNo(of.at.no),
+            now: Millis(of.at.now),
+        };
+        let mut changes = Vec::new();
+        let projected = WarmProjection::default().project(&at, fact, &mut changes);
+        projected.map_err(|_| wrong("as an illegal event"))?;
+        let row = changes.iter().find_map(|change| match change {
+            Change::Setting(row) => Some(row),
+            _ => None,
+        });
+        let row = row.ok_or_else(|| wrong("as no setting"))?;
+        let by = row.set_by.as_ref().map_or("", Token::as_str);
+        let id = row.operation_id.as_ref().map(Token::as_str);
+        let same = id == of.read.id.as_deref() && (row.at, row.lsn) == (at.now, at.lsn);
+        match same && self.is_by(of.ask, by) {
+            true => Ok(()),
+            false => Err(wrong(&format!("as {row:?}"))),
+        }
     }
 
     fn same_target(&self, asked: &v1::SetPriority, e: &v1::PriorityRequested) -> bool {

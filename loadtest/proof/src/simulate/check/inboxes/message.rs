@@ -9,6 +9,8 @@ use std::rc::Rc;
 #[derive(Debug, Clone)]
 pub struct Ask {
     pub tenant: String,
+    /// The operator, where it is one with a name.
+    pub by: Option<String>,
     pub payload: Vec<u8>,
     pub reply_to: Option<String>,
     /// One, or those of a batch or an array.
