@@ -180,7 +180,7 @@ fn a_rate_that_was_set_can_be_taken_back() {
 
 #[test]
 fn what_is_taken_back_at_once_is_so_from_the_next_millisecond() {
-    let mut t = Table::new();
+    let mut t = Table::new().roomy();
     t.now = 5 * vocab::HOUR_MS;
     let request = RateRequest {
         resource: "cpu".into(),
