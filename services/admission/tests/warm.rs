@@ -466,7 +466,7 @@ async fn each_rate_that_was_set_stays() {
             reply_to: None,
             trace: None,
             // Every other one is set by an operator with a name.
-            by: (version % 2 == 0).then(|| Box::new(token("alice"))),
+            by: version.is_multiple_of(2).then(|| Box::new(token("alice"))),
         };
         Change::Setting(Box::new(SettingRow {
             setting: "rate",
@@ -517,7 +517,7 @@ async fn each_rate_that_was_set_stays() {
                 after = (last.key.clone(), last.version as i64);
                 found.extend(rows.iter().map(|it| format!("{} {}", it.key, it.version)));
                 let is_as_set = |it: &store::Setting| {
-                    let by = (it.version % 2 == 0).then(|| token("alice"));
+                    let by = it.version.is_multiple_of(2).then(|| token("alice"));
                     it.set_at == REQUESTED_AT && !it.fact.is_empty() && it.set_by == by
                 };
                 assert!(rows.iter().all(is_as_set));

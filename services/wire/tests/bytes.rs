@@ -146,7 +146,7 @@ fn values_are_where_prost_has_them() {
             span_id: [2; 8],
             flags: 3,
         }),
-        by: None,
+        by: Some(Box::new(token("b"))),
     };
     let trace = [[1; 16].as_slice(), &[2; 8], &[3]].concat();
     let theirs = v1::Operation {
@@ -155,6 +155,7 @@ fn values_are_where_prost_has_them() {
         digest: vec![0; 16],
         reply_to: text("r"),
         trace,
+        by: text("b"),
     };
     let same = |ours: Vec<u8>, theirs: &dyn Fn() -> Vec<u8>| assert_eq!(ours, theirs());
     same(operation.encode_to_vec(), &|| {

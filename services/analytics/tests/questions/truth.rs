@@ -281,8 +281,8 @@ pub fn price(resource: &str, scope: Scope, at: i64) -> Option<u64> {
     let mut fitting: Vec<_> = PRICES.iter().filter(fits).collect();
     fitting.sort_by_key(|price| (first(price), price.applied(), price.version));
     let newest = fitting.chunk_by(|one, other| first(one) == first(other));
-    let newest = newest.filter_map(|of_one| of_one.last()?.micro);
-    newest.last()
+    let mut newest = newest.filter_map(|of_one| of_one.last()?.micro);
+    newest.next_back()
 }
 
 /// Unit-milliseconds of what has the price.

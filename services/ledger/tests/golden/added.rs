@@ -406,6 +406,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                     micro_per_unit_hour: 1_250_000,
                     effective_from: Millis(1_704_067_200_001),
                     scope: RateScope::default(),
+                    withdrawn: false,
                 },
                 version: 3,
             }),
