@@ -269,11 +269,11 @@ mod tests {
         let found: Vec<_> = sheet.rows.iter().map(texts).collect();
         let set = "1970-01-01T00:00:01Z";
         let expected = [
-            format!("all 1 the beginning {set} op-1 1.500000"),
-            format!("all 3 1970-01-01T00:00:05Z {set} op-3 1.500000"),
-            format!("all 2 1970-01-01T00:00:09Z {set} op-2 1.500000"),
-            format!("all 4 1970-01-01T00:00:11Z {set} op-4 taken back"),
-            format!("a 1 1970-01-01T00:00:02Z {set} op-1 1.500000"),
+            format!("all 1 the beginning {set} op-1 - 1.500000"),
+            format!("all 3 1970-01-01T00:00:05Z {set} op-3 - 1.500000"),
+            format!("all 2 1970-01-01T00:00:09Z {set} op-2 - 1.500000"),
+            format!("all 4 1970-01-01T00:00:11Z {set} op-4 - taken back"),
+            format!("a 1 1970-01-01T00:00:02Z {set} op-1 - 1.500000"),
         ];
         assert_eq!(found, expected);
     }

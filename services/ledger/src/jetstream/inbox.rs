@@ -455,7 +455,7 @@ mod tests {
         for nobody in [
             &s.ingress("a$b"),
             &s.admin_of("a$b"),
-            "apportion.v1.c2.admin",
+            &Subjects::new("c2").admin(),
             "x",
         ] {
             check(nobody, None);
