@@ -318,6 +318,10 @@ def tries(world, other):
     for field, value in (("queue", other.queue), ("name_prefix", other.mark)):
         yield "job_sets", {field: value, "states": range(1, 7)}, None
     yield "job_sets", {"after": other.name}, "SETTING_INVALID"
+    for after in (other.name, other.queue, "a"):
+        yield "queues", {"after": after}, None
+    yield "queues", {"after": f"{other.name} {other.queue}"}, "SETTING_INVALID"
+    yield "queues", {"limit": 1001}, "QUANTITY_TOO_LARGE"
     for fields in ({}, {"setting": "quota", "key_prefix": other.name}, {"after": f"quota {other.name} cpu"}):
         yield "settings", fields, "UNKNOWN_VERB"
     for fields in ({}, {"resource": "cpu"}, {"after": "cpu 1"}):

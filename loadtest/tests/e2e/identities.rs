@@ -2,7 +2,9 @@
 
 use crate::suite::{Outcome, Servers, Setup, Suite, eventually, id, small, token};
 use async_nats::{Client, jetstream::stream::Config};
-use client::{ConnectOptions, Failed, Operation, RatesQuery, SetQuota, SetRate, SettingsQuery};
+use client::{
+    ConnectOptions, Failed, Operation, RatesQuery, RefusalsQuery, SetQuota, SetRate, SettingsQuery,
+};
 use futures::StreamExt;
 use identity::{CLAIMS_DELETE, CLAIMS_UPDATE, Creds, Directory, Guest, NodeSigner, node_user};
 use nkeys::KeyPair;
@@ -325,6 +327,14 @@ async fn what_is_set_says_which_operator_set_it() -> Outcome {
         let ours = rates.iter().rev().take(2);
         let by: Vec<_> = ours.map(|view| view.by.as_str()).collect();
         assert_eq!(by, [&bob, &alice]);
+        // And of who was refused.
+        let query = RefusalsQuery {
+            at_lsn: query.at_lsn,
+            ..RefusalsQuery::default()
+        };
+        let refusals = operator.refusals(&query).await?.refusals;
+        let found = refusals.iter().find(|view| view.verb == "set_quota");
+        assert_eq!(found.map(|view| view.by.as_str()), Some(&*bob));
     }
 
     // Who was taken back is shut out at once, and the others are not.

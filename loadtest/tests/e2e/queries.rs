@@ -7,7 +7,7 @@ use crate::{
 use client::{
     Acquire, AllocationStanding, AllocationsQuery, BudgetQuery, Client, CreateResource,
     ExplainQuery, JobSetsQuery, NodeQuery, NodeStanding, NodesQuery, Operation, OperationState,
-    Position, PreemptionsQuery, QueryError, QueueQuery, QuotaQuery, RefusalsQuery,
+    Position, PreemptionsQuery, QueryError, QueueQuery, QueuesQuery, QuotaQuery, RefusalsQuery,
     ReservationRequest, ResourceState, SetBudget, SetCordon, SetQueue, SetQuota, SetReservation,
     Submit, TenantEvent, TenantsQuery,
 };
@@ -391,7 +391,14 @@ async fn told(asker: &Client, at_lsn: u64) -> Vec<(&'static str, String)> {
     }
     let query = QueueQuery { limit: 0, at_lsn };
     ask!("queue", asker.queue(&query));
-    ask!("queues", asker.queues(at_lsn));
+    for after in ["", "a", "tenant-b"] {
+        let query = QueuesQuery {
+            after: after.to_owned(),
+            at_lsn,
+            ..QueuesQuery::default()
+        };
+        ask!("queues", asker.queues(&query));
+    }
     ask!("reservations", asker.reservations(at_lsn));
     for after in ["", "tenant-b hidden", "tenant-b/hidden money", "a money"] {
         let query = BudgetQuery {
@@ -493,8 +500,12 @@ async fn whoever_asks_is_told_of_its_own_and_operators_of_all() -> Outcome {
         let waiting: Vec<_> = queue.waiting.iter().map(|it| &it.queue).collect();
         assert_eq!(waiting, ["shared"]);
         // With the other's, which is not named.
-        let queues = asker.queues(at_lsn).await?;
-        let shared = queues.iter().find(|it| it.queue == "shared");
+        let query = QueuesQuery {
+            at_lsn,
+            ..QueuesQuery::default()
+        };
+        let queues = asker.queues(&query).await?;
+        let shared = queues.queues.iter().find(|it| it.queue == "shared");
         let waiting = shared.map(|it| it.waiting.iter().map(|of| of.allocations).sum());
         assert_eq!(waiting, Some(2_u64));
     }

@@ -83,6 +83,7 @@ CREATE TABLE other_operations (
     fencing_token bigint,
     deadline_slot numeric(20),
     allocations bigint,
+    asked_by text,
     CONSTRAINT other_operations_pkey PRIMARY KEY (event_no),
     CONSTRAINT other_operations_event_no_check CHECK (event_no > 0),
     CONSTRAINT other_operations_digest_check CHECK (octet_length(digest) = 16),
@@ -130,6 +131,7 @@ COMMENT ON COLUMN other_operations.rule IS 'The broken rule and what it was abou
 COMMENT ON COLUMN other_operations.by_slots IS 'Its retention window is counted in slots and not by the clock.';
 COMMENT ON COLUMN other_operations.lease_id IS 'Of a granted lease.';
 COMMENT ON COLUMN other_operations.allocations IS 'How many a cancel of a job set, or a change of priority, was for.';
+COMMENT ON COLUMN other_operations.asked_by IS 'The operator that asked, where it is one with a name.';
 CREATE UNIQUE INDEX other_operations_one_stands ON other_operations (tenant, operation_id) WHERE stands AND operation_id IS NOT NULL;
 CREATE INDEX other_operations_refused ON other_operations (tenant, event_no DESC) WHERE state = 'refused';
 

@@ -87,6 +87,8 @@ pub struct OperationRow {
     pub by_slots: bool,
     pub requested_at: Millis,
     pub state: OperationState,
+    /// The operator that asked, where it is one with a name.
+    pub by: Option<Token>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -136,6 +138,7 @@ impl OperationRow {
                 at: at.now,
                 outcome: Box::new(outcome),
             }),
+            by: operation.by.as_deref().cloned(),
         }
     }
 
@@ -177,6 +180,52 @@ pub struct WarmProjection {
     /// The first operation that the batch has taken up: those behind it are in no table yet.
     #[serde(skip)]
     begins: Option<EventNo>,
+}
+
+/// The state of version 4, in which nobody says who asked.
+#[derive(Deserialize)]
+struct ProjectionOf4 {
+    open: BTreeMap<EventNo, OperationOf4>,
+}
+
+#[derive(Deserialize)]
+struct OperationOf4 {
+    no: EventNo,
+    tenant: Token,
+    operation_id: Option<Token>,
+    digest: [u8; 16],
+    verb: Option<Verb>,
+    allocation: Option<AllocationNo>,
+    by_slots: bool,
+    requested_at: Millis,
+    state: OperationState,
+}
+
+impl From<OperationOf4> for OperationRow {
+    fn from(before: OperationOf4) -> Self {
+        Self {
+            no: before.no,
+            tenant: before.tenant,
+            operation_id: before.operation_id,
+            digest: before.digest,
+            verb: before.verb,
+            allocation: before.allocation,
+            by_slots: before.by_slots,
+            requested_at: before.requested_at,
+            state: before.state,
+            by: None,
+        }
+    }
+}
+
+impl From<ProjectionOf4> for WarmProjection {
+    fn from(before: ProjectionOf4) -> Self {
+        let open = before.open.into_iter();
+        Self {
+            open: open.map(|(no, row)| (no, row.into())).collect(),
+            begins: None,
+        }
+    }
 }
 
 impl WarmProjection {
@@ -233,8 +282,12 @@ impl Projection for WarmProjection {
     type Input<'a> = OperationFact<'a>;
 
     const NAME: &'static str = "admission";
-    const STATE_VERSION: u32 = 4;
+    const STATE_VERSION: u32 = 5;
     const BATCHING: Batching = Batching::BULK;
+
+    fn upgrade(version: u32, state: &[u8]) -> Option<Self> {
+        (version == 4).then(|| ledger::decode_state(state).map(ProjectionOf4::into))?
+    }
 
     fn project(
         &mut self,

@@ -223,6 +223,7 @@ mod tests {
             by_slots: false,
             requested_at: Millis(0),
             state: OperationState::Pending,
+            by: None,
         });
         Change::Operation { row, first: true }
     }

@@ -50,6 +50,7 @@ fn row(no: u64, id: &str, verb: Option<Verb>, state: OperationState) -> Operatio
         by_slots: false,
         requested_at: REQUESTED_AT,
         state,
+        by: None,
     }
 }
 

@@ -10,7 +10,7 @@ use crate::{
     },
 };
 use clap::Args;
-use client::{PreemptionsQuery, QueueView, WaitingCount};
+use client::{Client, PreemptionsQuery, QueueView, QueuesQuery, WaitingCount};
 use scheduler::{query::of_preemption, store::PreemptionEvent};
 use serde_json::Value;
 use vocab::{PlacementPolicy, QueueOrder, ResourceKind, WaitingReason};
@@ -23,10 +23,30 @@ pub struct Queues {
     output: Output,
 }
 
+/// Queues of a page, at the most.
+const PAGE_MAX: u32 = 1000;
+
+/// All that one may submit to; to an operator all that are.
+pub async fn all(client: &Client) -> Result<Vec<QueueView>, Failure> {
+    let mut query = QueuesQuery {
+        limit: PAGE_MAX,
+        ..QueuesQuery::default()
+    };
+    let mut found = Vec::new();
+    loop {
+        let page = client.queues(&query).await?;
+        found.extend(page.queues);
+        query.after = page.next;
+        if query.after.is_empty() {
+            return Ok(found);
+        }
+    }
+}
+
 impl Queues {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.asker(self.whose.tenant.as_deref()).await?;
-        let queues = client.queues(0).await?;
+        let queues = all(&client).await?;
         let value = queues.iter().map(queue_json).collect();
         let now_ms = context.clock().now_ms();
         Page::new(value)

@@ -78,6 +78,7 @@ fn sheet(found: &[RefusalView]) -> Sheet {
             plain(&one.explanation),
             named(&one.operation_id),
             exactly(one.number.to_string(), one.number),
+            named(&one.by),
         ]
     };
     let columns = vec![
@@ -91,6 +92,7 @@ fn sheet(found: &[RefusalView]) -> Sheet {
         column("explanation", "why"),
         column("operation_id", "operation"),
         wide("number", "number"),
+        wide("by", "by"),
     ];
     let all = columns.len();
     Sheet::new(columns, all, found.iter().map(row).collect())

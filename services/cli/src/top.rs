@@ -6,7 +6,7 @@ use crate::{
     explain::percent,
     nodes::{amounts, registered},
     print::{Cell, Output, Page, Sheet, column, named, number, plain, quantity, valued},
-    tenants,
+    queues, tenants,
 };
 use clap::{Args, Subcommand, ValueEnum};
 use client::{Client, NodesQuery, TenantsQuery};
@@ -59,7 +59,7 @@ impl TopCommand {
         let (title, top, taken) = match self {
             Self::Nodes(top) => ("node", top, nodes(&client).await?),
             Self::Tenants(top) => ("tenant", top, of_tenants(&client).await?),
-            Self::Queues(top) => ("queue", top, queues(&client).await?),
+            Self::Queues(top) => ("queue", top, of_queues(&client).await?),
         };
         let sheet = sheet(title, &ranked(taken, top.by, top.limit as usize));
         Page::of(sheet, &format!("no {title}s")).print(top.output)
@@ -90,14 +90,14 @@ async fn of_tenants(client: &Client) -> Result<Vec<Taken>, Failure> {
     Ok(taken.collect())
 }
 
-async fn queues(client: &Client) -> Result<Vec<Taken>, Failure> {
+async fn of_queues(client: &Client) -> Result<Vec<Taken>, Failure> {
     // For what the cell has.
     let query = TenantsQuery {
         limit: 1,
         ..TenantsQuery::default()
     };
     let of = amounts(&client.tenants(&query).await?.capacity);
-    let queues = client.queues(0).await?;
+    let queues = queues::all(client).await?;
     let taken = queues.into_iter().map(|one| Taken {
         used: [
             one.held_cpu_milli,

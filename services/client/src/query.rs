@@ -12,8 +12,8 @@ use schemas::v1::{
     ExplainReply, JobSetsPage, JobSetsQuery, LeaseQuery, LeaseReply, LeaseView, LogsQuery,
     LogsReply, NodeQuery, NodeReply, NodesPage, NodesQuery, OperationQuery, OperationReply,
     OperationView, PreemptionsPage, PreemptionsQuery, QueryRefused, QueueQuery, QueueReply,
-    QueueView, QueuesQuery, QueuesReply, QuotaHistoryPage, QuotaHistoryQuery, QuotaPage,
-    QuotaQuery, RatesPage, RatesQuery, Refusal, RefusalsPage, RefusalsQuery, ReservationView,
+    QueuesQuery, QueuesReply, QuotaHistoryPage, QuotaHistoryQuery, QuotaPage, QuotaQuery,
+    RatesPage, RatesQuery, Refusal, RefusalsPage, RefusalsQuery, ReservationView,
     ReservationsQuery, ReservationsReply, ResourceQuery, ResourceReply, ResourceView, SettingsPage,
     SettingsQuery, TenantsPage, TenantsQuery, TryPlaceQuery, TryPlaceReply, TryQuotaQuery,
     TryQuotaReply, UsagePage, UsageQuery,
@@ -150,10 +150,9 @@ impl Client {
         self.ask("queue", query).await
     }
 
-    /// The queues that one may submit to; to an operator all.
-    pub async fn queues(&self, at_lsn: u64) -> Result<Vec<QueueView>, QueryError> {
-        let reply: QueuesReply = self.ask("queues", &QueuesQuery { at_lsn }).await?;
-        Ok(reply.queues)
+    /// A page of the queues that one may submit to; to an operator of all.
+    pub async fn queues(&self, query: &QueuesQuery) -> Result<QueuesReply, QueryError> {
+        self.ask("queues", query).await
     }
 
     /// The advance reservations for the queues that one may submit to; to an operator all.

@@ -6,8 +6,9 @@ use super::fill::{JOB_SETS, Known, job_set, tried};
 use clap::ValueEnum;
 use client::{
     AllocationStanding, AllocationsQuery, BillQuery, BudgetQuery, Client, ExplainQuery,
-    JobSetsQuery, NodesQuery, PreemptionsQuery, QueryError, QueueQuery, QuotaQuery, RatesQuery,
-    RefusalsQuery, SettingsQuery, TenantsQuery, TryPlaceQuery, TryQuotaQuery, UsageBy, UsageQuery,
+    JobSetsQuery, NodesQuery, PreemptionsQuery, QueryError, QueueQuery, QueuesQuery, QuotaQuery,
+    RatesQuery, RefusalsQuery, SettingsQuery, TenantsQuery, TryPlaceQuery, TryQuotaQuery, UsageBy,
+    UsageQuery,
 };
 use ledger::memory::Seeded;
 use serde::Serialize;
@@ -171,7 +172,7 @@ impl Question {
             }
             Q::Tenants => client.tenants(&TenantsQuery::default()).await.map(drop),
             Q::Queue => client.queue(&QueueQuery::default()).await.map(drop),
-            Q::Queues | Q::AllQueues => client.queues(0).await.map(drop),
+            Q::Queues | Q::AllQueues => client.queues(&QueuesQuery::default()).await.map(drop),
             Q::Quota | Q::AllQuota => client.quota(&QuotaQuery::default()).await.map(drop),
             Q::Budget | Q::AllBudgets => client.budgets(&BudgetQuery::default()).await.map(drop),
             Q::Preemptions | Q::AllPreemptions => {

@@ -66,5 +66,6 @@ fn view(refused: RefusedOperation) -> RefusalView {
         broken: broken.refusal,
         explanation: broken.explanation,
         at_ms: refused.at.0,
+        by: refused.by.unwrap_or_default(),
     }
 }

@@ -121,6 +121,9 @@ pub struct Operation<'a> {
     /// How many a cancel of a job set, or a change of priority, was for.
     #[table(check = "allocations >= 0")]
     allocations: Option<u64>,
+    /// The operator that asked, where it is one with a name.
+    #[table(fixed)]
+    asked_by: Option<&'a Token>,
 }
 
 impl<'a> Operation<'a> {
@@ -150,6 +153,7 @@ impl<'a> Operation<'a> {
             fencing_token: None,
             deadline_slot: None,
             allocations: None,
+            asked_by: row.by.as_ref(),
         };
         match outcome {
             Some(outcome) => pending.decided(cell, outcome),

@@ -14,6 +14,8 @@ pub struct RefusedOperation {
     pub verb: Option<String>,
     pub refusal: StoredRefusal,
     pub at: Millis,
+    /// The operator that asked, where it is one with a name.
+    pub by: Option<String>,
 }
 
 #[derive(FromRow)]
@@ -27,6 +29,7 @@ struct Record {
     rule_limit: String,
     rule_actual: String,
     decided_at: Moment,
+    asked_by: Option<String>,
 }
 
 impl TryFrom<Record> for RefusedOperation {
@@ -46,6 +49,7 @@ impl TryFrom<Record> for RefusedOperation {
                 actual: number("rule_actual", row.rule_actual)?,
             },
             at: row.decided_at.into(),
+            by: row.asked_by,
         })
     }
 }
@@ -64,7 +68,7 @@ pub async fn refusals(
         None => "$1::text IS NULL",
     };
     let query = format!(
-        "SELECT event_no, tenant, operation_id, verb, rule, subject, rule_limit::text, rule_actual::text, decided_at
+        "SELECT event_no, tenant, operation_id, verb, rule, subject, rule_limit::text, rule_actual::text, decided_at, asked_by
          FROM other_operations
          WHERE state = 'refused' AND {of} AND ($2::text IS NULL OR rule = $2) AND event_no < $3
          ORDER BY event_no DESC LIMIT $4"

@@ -7,7 +7,11 @@ use schemas::v1::{
     WaitingCount,
 };
 use sqlx::PgPool;
-use vocab::{Lsn, Token};
+use vocab::{Lsn, Rule, Token};
+
+/// Queues of a page, at the most, and where nothing is said of it.
+const PAGE_MAX: u32 = 1000;
+const PAGE: u32 = 100;
 
 /// The verb `queues`.
 pub struct QueuesQueries {
@@ -24,11 +28,17 @@ impl Verb for QueuesQueries {
     }
 
     async fn answer(&self, asked: Asked<QueuesQuery>) -> Result<QueuesReply, Trouble> {
-        let found = store::queues(&self.pool, asked.whose()).await?;
+        let query = &asked.query;
+        let limit = page_limit(query.limit, PAGE, PAGE_MAX)? as usize;
+        if !query.after.is_empty() && Token::new(&query.after).is_err() {
+            return Err(Trouble::refused(Rule::SettingInvalid, "after"));
+        }
+        let page = store::queues(&self.pool, asked.whose(), &query.after, limit).await?;
         let view = |one: &QueueState| view(one, asked.whose());
         Ok(QueuesReply {
-            queues: found.iter().map(view).collect(),
+            queues: page.found.iter().map(view).collect(),
             refusal: None,
+            next: page.next.unwrap_or_default(),
             lsn: asked.applied.0,
         })
     }

@@ -1,6 +1,9 @@
 //! The queues: what is set for each, what it holds, and what waits in it.
 
-use super::history;
+use super::{
+    history,
+    look::{self, Listed},
+};
 use crate::project::{Entry, Said};
 use chassis::warm::{Moment, OutOfRange, WarmError, unsigned};
 use sqlx::PgPool;
@@ -48,19 +51,18 @@ pub struct Share {
     pub at: Millis,
 }
 
-/// The queues that a tenant may submit to, or all, by name.
-pub async fn queues(pool: &PgPool, tenant: Option<&Token>) -> Result<Vec<QueueState>, WarmError> {
-    let names = match tenant {
-        Some(tenant) => Some(of_tenant(pool, tenant).await?),
-        None => None,
-    };
-    let names = names.as_deref();
-    let mut waiting = waiting(pool, names).await?;
+/// The first `limit` queues behind `after` that a tenant may submit to, or of all, by name, and where to go on.
+pub async fn queues(
+    pool: &PgPool,
+    tenant: Option<&Token>,
+    after: &str,
+    limit: usize,
+) -> Result<Listed<QueueState, String>, WarmError> {
+    let most = look::most(false, limit);
+    let names = names(pool, tenant, after, most).await?;
+    let mut waiting = waiting(pool, &names).await?;
     let records = sqlx::query!(
-        r#"WITH known AS (SELECT unnest($1::text[]) AS queue
-                     UNION SELECT queue FROM queues WHERE $1::text[] IS NULL
-                     UNION SELECT queue FROM queue_counts WHERE $1::text[] IS NULL)
-           SELECT known.queue AS "queue!", s.parent AS "parent?", coalesce(s.weight_milli, w.weight_milli) AS "weight_milli?",
+        r#"SELECT known.queue AS "queue!", s.parent AS "parent?", coalesce(s.weight_milli, w.weight_milli) AS "weight_milli?",
                   s.cpu_milli_limit AS "cpu_milli_limit?", s.memory_bytes_limit AS "memory_bytes_limit?",
                   s.gpu_milli_limit AS "gpu_milli_limit?", s.tenants AS "tenants?", s.queue_order AS "queue_order?",
                   s.placement AS "placement?", s.version AS "version?",
@@ -71,7 +73,7 @@ pub async fn queues(pool: &PgPool, tenant: Option<&Token>) -> Result<Vec<QueueSt
                   oldest.requested_at AS "oldest?: Moment",
                   said.lsn AS "lsn?",
                   said.event_index AS "event_index?", said.at AS "at?: Moment", said.fact AS "fact?"
-           FROM known
+           FROM unnest($1::text[]) AS known (queue)
            LEFT JOIN queues AS s ON s.queue = known.queue
            LEFT JOIN tenant_weights AS w ON w.tenant = known.queue
            LEFT JOIN queue_counts AS held ON held.queue = known.queue AND held.state = 'held'
@@ -81,7 +83,7 @@ pub async fn queues(pool: &PgPool, tenant: Option<&Token>) -> Result<Vec<QueueSt
                               WHERE e.kind = 'pending_group_explained' AND e.queue = known.queue
                               ORDER BY lsn DESC, event_index DESC LIMIT 1) AS said ON true
            ORDER BY known.queue"#,
-        names as _,
+        &names,
     )
     .fetch_all(pool)
     .await?;
@@ -136,15 +138,28 @@ pub async fn queues(pool: &PgPool, tenant: Option<&Token>) -> Result<Vec<QueueSt
             share,
         })
     });
-    rows.collect()
+    let rows = rows.collect::<Result<Vec<_>, WarmError>>()?;
+    let key = |row: &QueueState| row.queue.clone();
+    Ok(look::page(rows, (limit, most), |_| true, key))
 }
 
-/// The queues that a tenant may submit to, its own among them whether anybody has set it or not.
-async fn of_tenant(pool: &PgPool, tenant: &Token) -> Result<Vec<String>, WarmError> {
+/// The queues that a tenant may submit to, its own among them whether anybody has set it or not; or those that somebody has set
+/// or that something is in.
+async fn names(
+    pool: &PgPool,
+    tenant: Option<&Token>,
+    after: &str,
+    most: usize,
+) -> Result<Vec<String>, WarmError> {
     let names = sqlx::query_scalar!(
-        r#"SELECT queue AS "queue!" FROM queues WHERE queue = $1 OR $1 = ANY (tenants)
-           UNION SELECT $1::text"#,
-        tenant.as_str(),
+        r#"SELECT queue AS "queue!" FROM (
+               SELECT queue FROM queues WHERE $1::text IS NULL OR queue = $1 OR $1 = ANY (tenants)
+               UNION SELECT queue FROM queue_counts WHERE $1::text IS NULL
+               UNION SELECT $1 WHERE $1::text IS NOT NULL) AS known
+           WHERE queue > $2 ORDER BY queue LIMIT $3"#,
+        tenant.map(Token::as_str),
+        after,
+        most as i64,
     );
     Ok(names.fetch_all(pool).await?)
 }
@@ -152,7 +167,7 @@ async fn of_tenant(pool: &PgPool, tenant: &Token) -> Result<Vec<String>, WarmErr
 /// What waits, by queue and by what was last said of it: of its pending group, or else of itself.
 async fn waiting(
     pool: &PgPool,
-    names: Option<&[String]>,
+    names: &[String],
 ) -> Result<BTreeMap<String, Vec<Waits>>, WarmError> {
     let records = sqlx::query!(
         r#"SELECT w.queue AS "queue!", coalesce(said.reason, nullif(w.waiting_reason, '')) AS reason,
@@ -161,9 +176,9 @@ async fn waiting(
            LEFT JOIN LATERAL (SELECT reason FROM explanations AS e
                               WHERE e.kind = 'pending_group_explained' AND e.pending_group = w.pending_group
                               ORDER BY lsn DESC, event_index DESC LIMIT 1) AS said ON true
-           WHERE w.state = 'waiting' AND ($1::text[] IS NULL OR w.queue = ANY ($1))
+           WHERE w.state = 'waiting' AND w.queue = ANY ($1)
            GROUP BY 1, 2 ORDER BY 1, 2 NULLS FIRST"#,
-        names as _,
+        names,
     )
     .fetch_all(pool)
     .await?;

@@ -277,7 +277,10 @@ async fn the_weight_of_a_tenant_shows_where_its_queue_is_not_set() {
         changes,
     };
     sink.apply(&batch).await.unwrap();
-    let queues = store::queues(&pool, Some(&token("t"))).await.unwrap();
+    let queues = store::queues(&pool, Some(&token("t")), "", 10)
+        .await
+        .unwrap()
+        .found;
     let weights: Vec<_> = queues
         .iter()
         .map(|queue| {

@@ -129,7 +129,19 @@ async fn queues_are_listed_with_what_they_hold() {
     };
     let of = async |tenant: Option<&str>| {
         let tenant = tenant.map(token);
-        store::queues(&pool, tenant.as_ref()).await.unwrap()
+        let whole = store::queues(&pool, tenant.as_ref(), "", 1000).await;
+        // One after the other there are the same.
+        let (mut each, mut after) = (Vec::new(), Some(String::new()));
+        while let Some(behind) = after {
+            let page = store::queues(&pool, tenant.as_ref(), &behind, 1).await;
+            let page = page.unwrap();
+            assert_eq!(page.found.len(), 1);
+            each.extend(page.found);
+            after = page.next;
+        }
+        let whole = whole.unwrap();
+        assert_eq!((&whole.found, whole.next), (&each, None));
+        whole.found
     };
     assert_eq!(of(None).await, [research.clone(), own.clone()]);
     // One's own, and those that one may submit to.
