@@ -87,8 +87,8 @@ pub struct OperationRow {
     pub by_slots: bool,
     pub requested_at: Millis,
     pub state: OperationState,
-    /// The operator that asked, where it is one with a name.
-    pub by: Option<Token>,
+    /// The operator that asked, where it is one with a name. Most have none, and so many rows are held.
+    pub by: Option<Box<Token>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -138,7 +138,7 @@ impl OperationRow {
                 at: at.now,
                 outcome: Box::new(outcome),
             }),
-            by: operation.by.as_deref().cloned(),
+            by: operation.by.clone(),
         }
     }
 

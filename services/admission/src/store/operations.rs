@@ -153,7 +153,7 @@ impl<'a> Operation<'a> {
             fencing_token: None,
             deadline_slot: None,
             allocations: None,
-            asked_by: row.by.as_ref(),
+            asked_by: row.by.as_deref(),
         };
         match outcome {
             Some(outcome) => pending.decided(cell, outcome),
