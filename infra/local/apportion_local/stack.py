@@ -31,7 +31,8 @@ LEAD_MS = 20_000
 FLEET = "fleet"
 # The agent of this machine, and the node that it speaks for.
 AGENT, AGENT_NODE = "node-agent", "this-machine"
-# How much Postgres and ClickHouse give way where they share a machine with the services.
+# How much Postgres and ClickHouse give way where they share a machine with the services. Between processes it has an effect only
+# where the kernel does not group tasks by session (kernel.sched_autogroup_enabled=0): docs/benchmarks.md, Questions.
 READ_MODELS_NICE = 5
 # What each tenant of `up` may hold: 256 cores, 2 TiB, 32 GPUs; and what it costs, in millionths per unit and hour.
 UP_QUOTA = {"cpu": "256", "memory": "2TiB", "gpu": "32"}
