@@ -9,8 +9,8 @@ UNLIMITED_BYTES = 1 << 40
 
 # The server's work is one writer after the other and a disk: a second thread of Go's and a collection at each doubling of a
 # small heap took a quarter of its CPU at 35,000 tasks a second. The limit holds where the heap is not small: a thousand tenants
-# that are connected keep 0.35 GB, and with half of this limit decisions waited for a collection of 0.3 to 0.5 s every
-# seven seconds (docs/benchmarks.md, Questions).
+# that are connected keep 0.35 GB, and with half of this limit there was a collection of 0.3 to 0.5 s every four to nine seconds,
+# which decisions seem to wait for (docs/benchmarks.md, Questions).
 ENVIRONMENT = {"GOMAXPROCS": "1", "GOGC": "400", "GOMEMLIMIT": "1536MiB"}
 
 

@@ -87,7 +87,7 @@ pub struct OperationRow {
     pub by_slots: bool,
     pub requested_at: Millis,
     pub state: OperationState,
-    /// The operator that asked, where it is one with a name. Most have none, and so many rows are held.
+    /// The operator that asked, where it is one with a name: mostly none. In a box, because a row is held for each open operation.
     pub by: Option<Box<Token>>,
 }
 
