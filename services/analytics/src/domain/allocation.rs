@@ -3,8 +3,8 @@
 use super::{
     Outbox,
     change::{
-        Account, Amounts, Denial, Fact, Interval, Moved, Owner, Payer, Preemption, Running, Site,
-        Unplaced, Wait,
+        Account, Amounts, Denial, Fact, FirstAttempts, Interval, Moved, Owner, Payer, Preemption,
+        Running, Site, Unplaced, Wait,
     },
     meter::transfer,
     node::Nodes,
@@ -27,6 +27,9 @@ pub struct Allocations {
     /// Those of which the run began in the batch in the making, and is not over.
     #[serde(skip)]
     begun: Scratch<HashSet<AllocationNo, RandomState>>,
+    /// Of the batch in the making; none: nobody has been told of those before it.
+    #[serde(skip)]
+    first_attempts: Scratch<Option<FirstAttempts>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -111,11 +114,28 @@ impl Allocations {
             stage: Stage::Requested,
         };
         self.live.insert(allocation, live);
+        if let Some(first) = &mut self.first_attempts.0 {
+            first.begun.push(allocation);
+        }
+    }
+
+    fn remove(&mut self, allocation: AllocationNo) -> Option<Live> {
+        let live = self.live.remove(&allocation)?;
+        if live.wait.attempt == 1 {
+            self.first_attempt_over(allocation);
+        }
+        Some(live)
+    }
+
+    fn first_attempt_over(&mut self, allocation: AllocationNo) {
+        if let Some(first) = &mut self.first_attempts.0 {
+            first.over.push(allocation);
+        }
     }
 
     /// It will never run. The scheduler may have ended it before quota denied it, so it need not be there.
     pub fn denied(&mut self, fact: &QuotaDenied, now: Millis, outbox: &mut Outbox<'_>) {
-        let live = self.live.remove(&fact.allocation);
+        let live = self.remove(fact.allocation);
         outbox.push(Fact::Denial(Box::new(Denial {
             allocation: fact.allocation,
             of: live.map(|live| (live.of.clone(), live.amounts())),
@@ -239,6 +259,9 @@ impl Allocations {
             since: now,
             reason: None,
         };
+        if before.wait.attempt == 1 {
+            self.first_attempt_over(allocation);
+        }
         self.leave(before, nodes, (allocation, end), now, outbox);
         Ok(())
     }
@@ -252,7 +275,7 @@ impl Allocations {
         now: Millis,
         outbox: &mut Outbox<'_>,
     ) {
-        if let Some(live) = self.live.remove(&allocation) {
+        if let Some(live) = self.remove(allocation) {
             self.leave(live, nodes, (allocation, end), now, outbox);
         }
     }
@@ -328,7 +351,19 @@ impl Allocations {
         }
     }
 
-    /// What began in the batch and still runs.
+    fn finish_first_attempts(&mut self) -> FirstAttempts {
+        let of_batch = self.first_attempts.replace(FirstAttempts::default());
+        of_batch.unwrap_or_else(|| {
+            let first =
+                |(no, live): (&AllocationNo, &Live)| (live.wait.attempt == 1).then_some(*no);
+            FirstAttempts {
+                begun: self.live.iter().filter_map(first).collect(),
+                over: Vec::new(),
+            }
+        })
+    }
+
+    /// What began in the batch and still runs, and whose first attempt began or is over.
     pub fn finish(&mut self, facts: &mut Vec<Fact>) {
         let begun = facts.len();
         for allocation in self.begun.drain() {
@@ -349,5 +384,6 @@ impl Allocations {
             Fact::Running(run) => run.allocation,
             _ => AllocationNo(0),
         });
+        facts.push(Fact::FirstAttempts(self.finish_first_attempts()));
     }
 }

@@ -39,6 +39,16 @@ pub enum Fact {
     Closed(Closed),
     Sums(Box<Sums>),
     Clock(Clock),
+    FirstAttempts(FirstAttempts),
+}
+
+/// Allocations that wait for their first run or are in it, so that no run of them is over. No table holds them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FirstAttempts {
+    /// In the first batch of a projection that goes on: all there are.
+    pub begun: Vec<AllocationNo>,
+    /// Those of the same batch among them.
+    pub over: Vec<AllocationNo>,
 }
 
 /// A run that is over: what a tenant used of a node, and from when to when. The bill's raw fact.

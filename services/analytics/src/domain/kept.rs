@@ -8,8 +8,9 @@ use super::{
     meter::{Line, Used, key},
     price::{HourlyUse, RunUse, Whose},
 };
+use foldhash::fast::RandomState;
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     sync::Arc,
 };
 use vocab::{AllocationNo, Lsn, Millis, Month, ResourceKey, ResourceKind, Shared, Token};
@@ -46,6 +47,18 @@ pub struct Kept {
     /// Counts the questions.
     asked: u64,
     whose: Shared<Whose>,
+    /// Allocations of which no run is over; there may be others.
+    first_attempts: HashSet<AllocationNo, RandomState>,
+}
+
+/// Runs of one allocation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunsOf {
+    pub under_way: Vec<RunUse>,
+    /// No other run of it is in the tables.
+    pub all: bool,
+    /// How far time is known of them, if that is known.
+    pub clock: Option<Clock>,
 }
 
 #[derive(Debug, Default)]
@@ -109,6 +122,7 @@ impl Kept {
             rows_max,
             asked: 0,
             whose: Shared::default(),
+            first_attempts: HashSet::default(),
         }
     }
 
@@ -140,6 +154,12 @@ impl Kept {
                 }
                 Fact::Running(run) => self.runs(run),
                 Fact::Clock(clock) => self.clock = Some(*clock),
+                Fact::FirstAttempts(first) => {
+                    self.first_attempts.extend(&first.begun);
+                    for over in &first.over {
+                        self.first_attempts.remove(over);
+                    }
+                }
                 _ => {}
             }
         }
@@ -181,12 +201,8 @@ impl Kept {
         Some((self.clock, hours.chain(runs)))
     }
 
-    /// Runs of an allocation of a tenant that are under way, with how far time is known of them; none: ask the tables.
-    pub fn under_way(
-        &mut self,
-        tenant: &Token,
-        allocation: AllocationNo,
-    ) -> Option<(Option<Clock>, Vec<RunUse>)> {
+    /// Of an allocation of a tenant; none: ask the tables for what is under way as well.
+    pub fn runs_of(&mut self, tenant: &Token, allocation: AllocationNo) -> Option<RunsOf> {
         self.asked += 1;
         let runs = match self.tenants.get_mut(tenant) {
             Some(there) => {
@@ -199,7 +215,11 @@ impl Kept {
             None if self.all => Vec::new(),
             None => return None,
         };
-        Some((self.clock, runs))
+        Some(RunsOf {
+            under_way: runs,
+            all: self.first_attempts.contains(&allocation),
+            clock: self.clock,
+        })
     }
 
     /// From which position of the tables the rows of a tenant would be kept that are not here, if they would be.
@@ -320,7 +340,7 @@ mod tests {
     use super::*;
     use crate::domain::{
         Amounts, Each, Owner, Payer, Site, Sums,
-        change::{Change, Moved},
+        change::{Change, FirstAttempts, Moved},
     };
     use proptest::prelude::*;
     use vocab::HOUR_MS;
@@ -597,8 +617,8 @@ mod tests {
                             UseRow::Run(run) if run.allocation == AllocationNo(1) => Some(run),
                             UseRow::Run(_) | UseRow::Hour(_) => None,
                         });
-                        let found = kept.under_way(&tenant, AllocationNo(1));
-                        prop_assert!(found.is_none_or(|(_, found)| found == runs.collect::<Vec<_>>()));
+                        let found = kept.runs_of(&tenant, AllocationNo(1));
+                        prop_assert!(found.is_none_or(|found| found.under_way == runs.collect::<Vec<_>>()));
                     }
                     Step::Keep(tenant, from, ago) => {
                         let at = past.len().saturating_sub(1 + ago);
@@ -624,6 +644,39 @@ mod tests {
                 prop_assert!(rows <= ROWS_MAX, "{}", rows);
             }
         }
+    }
+
+    #[test]
+    fn of_an_allocation_in_its_first_attempt_all_runs_are_here() {
+        let mut kept = Kept::new(ROWS_MAX);
+        kept.resumed(Lsn(0));
+        let step = |kept: &mut Kept, at: u64, begun: &[u64], over: &[u64]| {
+            let numbers = |all: &[u64]| all.iter().copied().map(AllocationNo).collect();
+            let first = FirstAttempts {
+                begun: numbers(begun),
+                over: numbers(over),
+            };
+            let change = Change {
+                lsn: Lsn(at + 1),
+                index: 0,
+                part: 0,
+                fact: Fact::FirstAttempts(first),
+            };
+            kept.applied((Lsn(at), Lsn(at + 1)), &[change]);
+        };
+        let all = |kept: &mut Kept| {
+            let mut is = |no| kept.runs_of(&token('t', 0), AllocationNo(no)).unwrap().all;
+            [1, 2, 3].map(&mut is)
+        };
+        step(&mut kept, 0, &[1, 2], &[2]);
+        assert_eq!(all(&mut kept), [true, false, false]);
+        step(&mut kept, 1, &[3], &[1]);
+        assert_eq!(all(&mut kept), [false, false, true]);
+        // Another one has written meanwhile.
+        step(&mut kept, 7, &[1], &[]);
+        assert!(kept.runs_of(&token('t', 0), AllocationNo(3)).is_none());
+        step(&mut kept, 8, &[2], &[]);
+        assert!(kept.first_attempts.iter().eq([&AllocationNo(2)]));
     }
 
     #[test]

@@ -19,10 +19,10 @@ mod runs;
 pub use calendar::Hour;
 pub use change::{
     Account, Amounts, BudgetChange, Capacity, Change, Clock, Closed, Condition, Denial, Fact,
-    Interval, Moved, Owner, Payer, Preemption, Rate, Running, Site, Status, Sums, Transfer,
-    Unplaced, Wait,
+    FirstAttempts, Interval, Moved, Owner, Payer, Preemption, Rate, Running, Site, Status, Sums,
+    Transfer, Unplaced, Wait,
 };
-pub use kept::{Kept, UseRow};
+pub use kept::{Kept, RunsOf, UseRow};
 pub use meter::{Booked, Each, KEPT, Line, Shelf, Used, key};
 pub use price::{Charge, Charges, HourlyUse, Known, LineKey, Prices, RunUse, Whose};
 pub use runs::in_one_row;

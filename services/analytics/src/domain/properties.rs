@@ -6,11 +6,13 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStarted,
-    CordonSet, NodeCapacityChanged, NodeLost, NodeReady, NodeRegistered, PeriodClosed, RateSet,
+    CordonSet, NodeCapacityChanged, NodeLost, NodeReady, NodeRegistered, PeriodClosed,
+    QuotaWaiting, RateSet,
 };
 use vocab::{
     AdminChange, AllocationNo, AllocationSpec, At, EndCause, Event, EventNo, HOUR_MS, Lsn, Millis,
-    Month, NodeCapacity, Operation, PlacementPolicy, ResourceKey, ResourceKind, Token,
+    Month, NodeCapacity, Operation, PlacementPolicy, Refusal, ResourceKey, ResourceKind, Rule,
+    Token,
 };
 
 const CAPACITY: [u64; 3] = [10, 7, 0];
@@ -700,6 +702,42 @@ fn transfer(change: &Change) -> Option<&Transfer> {
     }
 }
 
+fn first_attempts<'c>(changes: impl IntoIterator<Item = &'c Change>) -> BTreeSet<AllocationNo> {
+    let mut there = BTreeSet::new();
+    for change in changes {
+        if let Fact::FirstAttempts(first) = &change.fact {
+            there.extend(&first.begun);
+            there.retain(|no| !first.over.contains(no));
+        }
+    }
+    there
+}
+
+/// Of those no run is over that were asked for and have left no node; who goes on from a snapshot is told of all again.
+fn check_first_attempts(world: &World, mut restored: Usage) -> Result<(), TestCaseError> {
+    let released = world.truths.iter().filter(|truth| truth.released.is_some());
+    let released: BTreeSet<_> = released.map(|truth| truth.allocation).collect();
+    let mut expected: BTreeSet<_> = (1..=world.requests).map(AllocationNo).collect();
+    expected.retain(|no| !released.contains(no));
+    prop_assert_eq!(&first_attempts(&world.changes), &expected);
+    let at = At {
+        lsn: Lsn(world.lsn + 1),
+        index: 0,
+        no: EventNo(0),
+        now: Millis(world.scheduler_now),
+    };
+    let waits = Event::QuotaWaiting(QuotaWaiting {
+        allocation: AllocationNo(u64::MAX),
+        refusal: Refusal::new(Rule::QuotaExceeded, "cpu"),
+    });
+    let mut changes = Vec::new();
+    let legal = restored.project_event(&at, &waits, &mut changes);
+    prop_assert!(legal.is_ok());
+    restored.end_batch(&mut changes);
+    prop_assert_eq!(first_attempts(&changes), expected);
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -732,6 +770,7 @@ proptest! {
         let snapshot = Snapshot::of(1, Default::default(), &world.usage);
         let restored: Usage = snapshot.state(1).expect("it has a postcard form");
         prop_assert_eq!(state_digest(&restored), state_digest(&world.usage));
-        prop_assert_eq!(restored, world.usage);
+        prop_assert_eq!(&restored, &world.usage);
+        check_first_attempts(&world, restored)?;
     }
 }

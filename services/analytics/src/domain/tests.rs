@@ -311,6 +311,11 @@ fn line(change: &Change) -> String {
         ),
         Fact::Closed(c) => format!("closed {} v{}", c.month, c.version),
         Fact::Sums(sums) => sums.used.iter().map(used).collect::<Vec<_>>().join(", "),
+        Fact::FirstAttempts(first) => {
+            let numbers = |all: &[AllocationNo]| all.iter().map(|no| no.0).collect::<Vec<_>>();
+            let (begun, over) = (numbers(&first.begun), numbers(&first.over));
+            format!("first attempts {begun:?} over {over:?}")
+        }
         Fact::Clock(c) => format!("clock {} accrued {}", c.clock.0, c.accrued_to.0),
     }
 }

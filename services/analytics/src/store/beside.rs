@@ -1,7 +1,7 @@
 //! Rows that lie beside the tables, where the projection and the answers of one process share them.
 
 use super::{Store, StoreError, tenant::Rows};
-use crate::domain::{Change, Kept, Known, RunUse, UseRow};
+use crate::domain::{Change, Kept, Known, RunsOf, UseRow};
 use clickhouse::Row;
 use ledger::Batch;
 use serde::Deserialize;
@@ -90,22 +90,29 @@ impl Store {
         Ok(beside.rows(known, rows))
     }
 
-    /// Those of an allocation of one tenant that are under way; none: read the tables.
+    /// Runs of an allocation of one tenant, and what is known of time at their position; none: read the tables.
     pub(super) fn runs_beside(
         &self,
         known: &Known,
         rows: &Rows<'_>,
         allocation: AllocationId,
-    ) -> Option<(Known, Vec<RunUse>)> {
+    ) -> Option<(Known, RunsOf)> {
         let beside = self.beside.as_ref()?;
         // Of another cell it has no runs here.
         let Some(no) = allocation.in_cell(self.cell) else {
-            return Some((known.clone(), Vec::new()));
+            let none = RunsOf {
+                under_way: Vec::new(),
+                all: true,
+                clock: None,
+            };
+            return Some((known.clone(), none));
         };
-        let (clock, runs) = beside.lock().under_way(rows.tenant?, no)?;
-        let known = clock.map_or_else(|| known.clone(), |clock| known.at(clock));
-        let admitted = |run: &RunUse| rows.admit(&run.whose);
-        Some((known, runs.into_iter().filter(admitted).collect()))
+        let mut runs = beside.lock().runs_of(rows.tenant?, no)?;
+        runs.under_way.retain(|run| rows.admit(&run.whose));
+        let known = runs
+            .clock
+            .map_or_else(|| known.clone(), |clock| known.at(clock));
+        Some((known, runs))
     }
 
     /// All of a tenant, of the bills from a month on, if they are worth their room.

@@ -703,6 +703,7 @@ impl Rows {
                     rows.booked.extend(sums.booked.iter().flat_map(booked_rows));
                 }
                 Fact::Clock(clock) => rows.clock = Some(*clock),
+                Fact::FirstAttempts(_) => {}
             }
         }
         rows

@@ -421,6 +421,46 @@ impl Store {
         self.rows(rows.bind_names(query), each).await
     }
 
+    /// Those of an allocation, over or not.
+    async fn runs_of(
+        &self,
+        known: &Known,
+        rows: &Rows<'_>,
+        allocation: AllocationId,
+    ) -> Result<(Known, Vec<RunUse>), StoreError> {
+        let beside = self.runs_beside(known, rows, allocation);
+        let ended = runs(
+            "allocation_intervals AS u",
+            "toUnixTimestamp64Milli(u.ended_at)",
+        );
+        let (names, running) = (rows.names(), running());
+        let of = format!("WHERE u.allocation = {{allocation:UUID}}{names}");
+        let sql = match &beside {
+            Some((_, beside)) if beside.all => None,
+            Some(_) => Some(format!("{ended} {of}")),
+            None => Some(format!("{ended} {of} UNION ALL {running} {of}")),
+        };
+        let mut runs = Vec::new();
+        if let Some(sql) = sql {
+            let query = rows.bind_names(self.query(&sql));
+            let query = query.param("allocation", allocation.to_string());
+            self.rows(query, |row| {
+                if let UseRow::Run(run) = row {
+                    runs.push(run);
+                }
+            })
+            .await?;
+        }
+        let Some((known, beside)) = beside else {
+            return Ok((known.clone(), runs));
+        };
+        // What ran when that was looked at may have ended before the tables were read.
+        let mut under_way = beside.under_way;
+        under_way.retain(|run| runs.iter().all(|it| it.started_at != run.started_at));
+        runs.extend(under_way);
+        Ok((known, runs))
+    }
+
     /// Gives the lines of the bill that these come to, and perhaps others of other hours and bills.
     async fn charges(
         &self,
@@ -487,33 +527,10 @@ impl Store {
                 .await?;
             }
             When::Allocation(id) => {
-                let ended = runs(
-                    "allocation_intervals AS u",
-                    "toUnixTimestamp64Milli(u.ended_at)",
-                );
                 // No hours are read of the tables, and those that lie beside them are passed over.
                 let rows = Rows::wanted(tenant, wanted, Hours::BillsFrom(Month::LAST));
-                let beside = self.runs_beside(known, &rows, AllocationId(id));
-                let (names, running) = (rows.names(), running());
-                let of = format!("WHERE u.allocation = {{allocation:UUID}}{names}");
-                let sql = match beside {
-                    Some(_) => format!("{ended} {of}"),
-                    None => format!("{ended} {of} UNION ALL {running} {of}"),
-                };
-                let query = rows.bind_names(self.query(&sql));
-                let query = query.param("allocation", id.to_string());
-                let mut runs = Vec::new();
-                self.rows(query, |row| {
-                    if let UseRow::Run(run) = row {
-                        runs.push(run);
-                    }
-                })
-                .await?;
-                let (known, under_way) = beside.unwrap_or_else(|| (known.clone(), Vec::new()));
-                // What ran when that was looked at may have ended before the tables were read.
-                let is_over = |run: &RunUse| runs.iter().any(|it| it.started_at == run.started_at);
-                let under_way: Vec<_> = under_way.into_iter().filter(|run| !is_over(run)).collect();
-                for run in runs.iter().chain(&under_way) {
+                let (known, runs) = self.runs_of(known, &rows, AllocationId(id)).await?;
+                for run in &runs {
                     for (resource, quantity, amount_micro) in known.cost(run) {
                         if is_wanted(&resource) {
                             let key = key(&run.whose, &resource, Hour(0));
