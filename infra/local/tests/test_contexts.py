@@ -74,8 +74,8 @@ class Contexts(unittest.TestCase):
         by_alice, by_bob = ("--context", "alice"), ("--context", "alice", "--creds", "../home/bob.creds")
         self.apportion(*by_alice, "quota", "set", "team-b", "cpu", "200")
         self.apportion(*by_bob, "quota", "set", "team-b", "gpu", "16")
-        self.apportion("--stack", file, "--creds", "../home/bob.creds", "cordon", "this-machine")
-        self.apportion(*by_bob, "uncordon", "this-machine")
+        self.apportion("--stack", file, "--creds", "../home/bob.creds", "cordon", "this-machine", "--unknown")
+        self.apportion(*by_bob, "uncordon", "this-machine", "--unknown")
         self.apportion(*by_bob, "rates", "set", "gpu:T4", "3")
 
         def assert_told(expected, *words):
@@ -99,6 +99,54 @@ class Contexts(unittest.TestCase):
         self.refused(3, *by_alice, "quota", "set", "team-b", "cpu", "1")
         self.apportion(*by_bob, "quota", "set", "team-b", "cpu", "256")
         assert_told({"team-b cpu": "bob"}, "settings", "list", "quota", "--prefix", "team-b cpu")
+
+    def test_an_operator_changes_what_it_names_and_reads_what_a_tenant_has(self):
+        creds = Path(self.stack.value["nats"]["creds"]) / "operator.creds"
+        self.apportion("context", "set", "operator", *self.place(), "--creds", str(creds))
+        self.addCleanup(self.apportion, "context", "delete", "operator")
+        by_operator = ("--context", "operator")
+
+        def settings():
+            return json.loads(self.apportion(*by_operator, "settings", "get", "tenant", "team-a", "-o", "json"))
+
+        before = settings()
+        # Each looks at what the one before has set, though the read model comes behind the ledger.
+        changes = (["--backlog", "9000"], ["--priority-max", "7"], ["--weight", "3"], ["--clear", "priority-max"], ["--closed=false"])
+        for change in changes:
+            self.apportion(*by_operator, "tenant", "team-a", *change)
+        expected = {**before, "backlog": 9000, "weight": 3}
+        net.wait_until(lambda: settings() == expected, TIMEOUT_SECONDS)
+        self.assertEqual(settings(), expected)
+        self.assertIn("fields are cohort", self.refused(2, *by_operator, "tenant", "team-a", "--clear", "nosuch"))
+        stale = self.refused(3, *by_operator, "tenant", "team-a", "--weight", "4", "--expected-version", "1")
+        self.assertIn("version conflict", stale)
+
+        # Of a node that nobody knows, only by intent.
+        for words in (["cordon"], ["uncordon"], ["drain"], ["taint"]):
+            self.assertIn("no such node", self.refused(3, *by_operator, *words, "nosuch"))
+        self.apportion(*by_operator, "taint", "to-come", "new:NoSchedule", "--unknown")
+
+        self.set_context("team-a")
+        self.addCleanup(self.apportion, "context", "delete", "team-a")
+        allocation = self.apportion("--context", "team-a", "submit", "--cpu", "0.5", "--memory", "1Gi").split()[0]
+        self.apportion("--context", "team-a", "get", allocation)
+        of_team = (*by_operator, "list", "--tenant", "team-a", "-o", "json")
+        net.wait_until(lambda: allocation in self.apportion(*of_team), TIMEOUT_SECONDS)
+        for words in (["get"], ["describe"], ["explain"]):
+            self.assertIn(allocation, self.apportion(*by_operator, *words, "--tenant", "team-a", allocation))
+        self.apportion(*by_operator, "queue", "team-a")
+        self.assertIn("--tenant", self.refused(2, *by_operator, "list"))
+        # What changes something of a tenant's is the tenant's.
+        self.assertIn("is the operator's", self.refused(2, *by_operator, "cancel", "--tenant", "team-a", allocation))
+
+        # Again and again, until its reader has gone.
+        watch = f"{PROGRAMS / 'apportion'} --context team-a list --watch=500ms -o csv | head -4"
+        done = subprocess.run(["sh", "-c", watch], capture_output=True, text=True, timeout=TIMEOUT_SECONDS,
+                              env={"HOME": str(self.home), "PATH": os.environ["PATH"]})
+        lines = done.stdout.splitlines()
+        self.assertEqual((len(lines), done.stderr), (4, ""))
+        self.assertGreater(lines.count(lines[0]), 1)
+        self.apportion("--context", "team-a", "cancel", allocation)
 
     def test_a_tenant_needs_its_creds_and_the_bus_alone_and_sees_its_own_alone(self):
         self.assertIn("no context", self.refused(2, "list"))

@@ -272,7 +272,8 @@ fn operation_id(base: &str, step: &Step, change: &Change) -> String {
     HEXLOWER.encode(&digest.finalize()[..16])
 }
 
-async fn set(client: &Client, change: Change, id: String) -> Result<v1::Applied, Failed> {
+/// Sends a change by the verb that it is of.
+pub async fn set(client: &Client, change: Change, id: String) -> Result<v1::Applied, Failed> {
     match change {
         Change::Tenant(set) => client.set_tenant(set, id).await,
         Change::Quota(set) => client.set_quota(set, id).await,

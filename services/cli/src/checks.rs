@@ -48,12 +48,13 @@ impl Conservation {
             column("error", "error"),
         ];
         let sheet = Sheet::new(columns, 2, rows.collect());
-        let summary = format!(
-            "{} sums checked through lsn {}: {} wrong, error {error} ms",
-            found.imbalances.len(),
-            found.through.0,
-            wrong.len()
-        );
+        let (sums, through) = (found.imbalances.len(), found.through.0);
+        let summary = match wrong.len() {
+            0 => format!("all {sums} sums are right through lsn {through}"),
+            wrong => format!(
+                "{wrong} of {sums} sums are wrong through lsn {through}, by {error} ms of some resource in all"
+            ),
+        };
         let value = object([
             ("wrong", sheet.records()),
             ("checked", found.imbalances.len().into()),

@@ -41,7 +41,7 @@ pub struct Explain {
 
 impl Explain {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let client = context.tenant(self.whose.tenant.as_deref()).await?;
+        let client = context.asker_of_one(self.whose.tenant.as_deref()).await?;
         let tenant = context.tenant_name(self.whose.tenant.as_deref())?;
         let query = ExplainQuery {
             allocation_id: names::allocation(&client, &self.allocation_id).await?,

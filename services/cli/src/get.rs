@@ -26,7 +26,7 @@ pub struct Get {
 
 impl Get {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let client = context.tenant(self.whose.tenant.as_deref()).await?;
+        let client = context.asker_of_one(self.whose.tenant.as_deref()).await?;
         let view = allocation(&client, &self.allocation_id).await?;
         let mut value = list::json(&view);
         let gpus = view.gpus.iter();

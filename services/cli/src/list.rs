@@ -99,7 +99,7 @@ const PAGE_MAX: u32 = 1000;
 
 impl List {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let client = context.tenant(self.whose.tenant.as_deref()).await?;
+        let client = context.asker_of_one(self.whose.tenant.as_deref()).await?;
         let now_ms = context.clock().now_ms();
         let (limit, output) = (self.limit, self.output);
         let mut query = self.query(now_ms);

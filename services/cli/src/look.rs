@@ -49,7 +49,7 @@ pub struct Queue {
 
 impl Queue {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let client = context.tenant(self.tenant.as_deref()).await?;
+        let client = context.asker_of_one(self.tenant.as_deref()).await?;
         let query = QueueQuery {
             limit: self.limit,
             at_lsn: 0,

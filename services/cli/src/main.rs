@@ -2,6 +2,7 @@
 // Whatever reads them may go away, and `println!` panics then: see `print`.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod again;
 mod amount;
 mod apply;
 mod bill;
@@ -44,6 +45,7 @@ mod what_if;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::EXIT_CODES;
+use operate::Flags;
 use std::process::ExitCode;
 
 pub(crate) use failure::Failure;
@@ -220,7 +222,7 @@ fn commands() -> clap::Command {
         });
         command.mut_subcommands(plain)
     }
-    plain(Args::command())
+    plain(again::with_watch(Args::command()))
 }
 
 /// What stands for nothing where an option is not given.
@@ -229,8 +231,8 @@ const NOTHING: [&str; 4] = ["", "0", "0s", "0.0"];
 chassis::program!(start);
 
 fn start() -> ExitCode {
-    let parsed = Args::from_arg_matches(&commands().get_matches());
-    let args = parsed.unwrap_or_else(|error| error.exit());
+    let matches = commands().get_matches();
+    let args = || Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -240,7 +242,15 @@ fn start() -> ExitCode {
             return Failure::from(format!("cannot start the runtime: {error}")).end();
         }
     };
-    match runtime.block_on(run(args)) {
+    let done = runtime.block_on(async {
+        match again::every(&matches) {
+            None => run(args()).await,
+            Some(every) => again::show(every, async || run(args()).await.map(drop))
+                .await
+                .map(|()| ExitCode::SUCCESS),
+        }
+    });
+    match done {
         Ok(code) => code,
         Err(failure) => failure.end(),
     }

@@ -3,6 +3,7 @@
 use crate::{
     Failure,
     context::Context,
+    look::look_again,
     operate::taint_text,
     print::{
         Output, Page, Sheet, column, moment, moment_or_never, named, number, plain, quantity, wide,
@@ -85,6 +86,17 @@ pub async fn said_of(client: &Client, node: &str) -> Result<Option<NodeView>, Fa
         Err(error) if error.rule() == Some(Rule::NodeNotFound) => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Refuses a node that nothing is known of: most likely its name is misspelt.
+pub async fn check_known(client: &Client, node: &str) -> Result<(), Failure> {
+    let found = look_again::<_, Failure>(async || said_of(client, node).await).await?;
+    let unknown = || {
+        Failure::refused(format!(
+            "{node}: the cell knows no such node (apportion nodes); --unknown sets it for a node that is to come"
+        ))
+    };
+    found.map(drop).ok_or_else(unknown)
 }
 
 async fn all(client: &Client, mut query: NodesQuery) -> Result<Vec<NodeView>, Failure> {

@@ -8,7 +8,7 @@ mod tree;
 use crate::{
     Failure,
     context::Context,
-    operate::{QuotaBudget, QuotaSet},
+    operate::{Flags, QuotaBudget, QuotaSet},
 };
 use clap::Subcommand;
 use client::{Client, QuotaQuery, QuotaWait, TenantTreatment};

@@ -5,11 +5,12 @@ use crate::{
     context::{Context, Whose},
     follow::{Until, ends_with, reached},
     list, names,
-    print::{Output, Page, Sheet, column, moment_or_never, named, number, plain},
+    print::{Output, Page, Sheet, column, moment_or_never, named, number, plain, valued},
     sending::Left,
 };
 use clap::{Args, ValueEnum};
 use client::{AllocationView, Client};
+use serde_json::Value;
 use std::{process::ExitCode, sync::Arc, time::Duration};
 use tokio::{sync::Semaphore, task::JoinSet};
 
@@ -68,7 +69,7 @@ impl Wait {
             .map(|ms| Duration::from_millis(ms.unsigned_abs()));
         let (left, until) = (Left::of(timeout), self.what.until());
         let late = || Failure::late("not all were there in time; they go on");
-        let client = left.within(context.tenant(self.whose.tenant.as_deref()));
+        let client = left.within(context.asker_of_one(self.whose.tenant.as_deref()));
         let client = client.await.ok_or_else(late)??;
         let mut ids = Vec::with_capacity(self.allocations.len());
         for name in &self.allocations {
@@ -76,7 +77,7 @@ impl Wait {
             ids.push(id.ok_or_else(late)??);
         }
         let (views, is_late) = reach(&client, ids, until, &left).await?;
-        Page::of(sheet(&views, until), "there is none of them").print(self.output)?;
+        Page::of(sheet(&views, until), "none of them is so far").print(self.output)?;
         match is_late {
             true => Err(late()),
             false => Ok(ExitCode::from(all(&views, until))),
@@ -133,7 +134,10 @@ fn sheet(views: &[AllocationView], until: Until) -> Sheet {
             plain(list::state(one)),
             moment_or_never(list::started_ms(one)),
             moment_or_never(ended_ms),
-            number(ends_with(one, until)),
+            match until {
+                Until::Ended | Until::EndedWithLog => number(ends_with(one, until)),
+                Until::Accepted | Until::Started => valued("-".to_owned(), Value::Null),
+            },
         ]
     };
     let columns = vec![

@@ -7,7 +7,8 @@ mod text;
 use crate::{
     Failure,
     context::{Context, Whose},
-    operate,
+    manifest::Standing,
+    operate::{self, Flags},
     print::{Output, Page},
     submit,
 };
@@ -18,7 +19,7 @@ use scheduler::domain::{
     Scheduler,
     what_if::{self, Change},
 };
-use schemas::v1::request::Verb;
+use schemas::v1::{request::Verb, setting_view};
 use std::collections::BTreeSet;
 use vocab::{CellNo, Lsn, Token};
 
@@ -38,12 +39,12 @@ pub struct WhatIf {
 
 #[derive(Subcommand)]
 enum Asked {
-    /// Set a queue, with the flags of `queue-set`: what is not given goes back to its default.
+    /// Set a queue, with the flags of `queue-set`.
     #[command(alias = "queue")]
     QueueSet(operate::QueueSet),
     /// Set a priority class, with the flags of `priority-class`.
     PriorityClass(operate::PriorityClass),
-    /// Set the policy, with the flags of `policy`: what is not given goes back to its default.
+    /// Set the policy, with the flags of `policy`.
     Policy(operate::Policy),
     /// Keep new allocations off a node.
     Cordon(operate::OneNode),
@@ -131,7 +132,7 @@ impl Asked {
                 let lost = |name: &String| Ok(Change::RemoveNode(Token::new(name)?));
                 remove.nodes.iter().map(lost).collect()
             }
-            asked => match asked.request() {
+            asked => match asked.request(&folded.standing()?, folded.now.0)? {
                 Some(request) => folded.decided(&request),
                 None => Ok(Vec::new()),
             },
@@ -139,27 +140,39 @@ impl Asked {
     }
 
     /// None for what nobody asks for: nodes come and go by themselves.
-    fn request(self) -> Option<Request> {
-        let by_operator = |verb| Request {
+    fn request(self, standing: &Standing, now_ms: i64) -> Result<Option<Request>, Failure> {
+        let verb = match self {
+            Self::QueueSet(flags) => set(&flags.over(standing, now_ms)?),
+            Self::PriorityClass(flags) => set(&flags.over(standing, now_ms)?),
+            Self::Policy(flags) => set(&flags.over(standing, now_ms)?),
+            Self::Cordon(flags) => Some(Verb::SetCordon(flags.request(true))),
+            Self::Uncordon(flags) => Some(Verb::SetCordon(flags.request(false))),
+            Self::Reserve(flags) => Some(Verb::SetReservation(flags.request())),
+            Self::Unreserve(flags) => Some(Verb::SetReservation(flags.request())),
+            Self::Submit(submit) => {
+                return Ok(Some(Request {
+                    sender: submit.whose.tenant.clone().unwrap_or_default(),
+                    count: submit.count,
+                    verb: Verb::Submit(submit.task.request()),
+                }));
+            }
+            Self::AddNodes(_) | Self::RemoveNode(_) => None,
+        };
+        Ok(verb.map(|verb| Request {
             sender: OPERATOR.to_owned(),
             verb,
             count: 1,
-        };
-        Some(match self {
-            Self::QueueSet(flags) => by_operator(Verb::SetQueue(flags.request())),
-            Self::PriorityClass(flags) => by_operator(Verb::SetPriorityClass(flags.request())),
-            Self::Policy(flags) => by_operator(Verb::SetScheduling(flags.request())),
-            Self::Cordon(flags) => by_operator(Verb::SetCordon(flags.request(true))),
-            Self::Uncordon(flags) => by_operator(Verb::SetCordon(flags.request(false))),
-            Self::Reserve(flags) => by_operator(Verb::SetReservation(flags.request())),
-            Self::Unreserve(flags) => by_operator(Verb::SetReservation(flags.request())),
-            Self::Submit(submit) => Request {
-                sender: submit.whose.tenant.clone().unwrap_or_default(),
-                count: submit.count,
-                verb: Verb::Submit(submit.task.request()),
-            },
-            Self::AddNodes(_) | Self::RemoveNode(_) => return None,
-        })
+        }))
+    }
+}
+
+/// None for settings that no allocation waits for.
+fn set(change: &setting_view::Change) -> Option<Verb> {
+    match change {
+        setting_view::Change::Queue(set) => Some(Verb::SetQueue(set.clone())),
+        setting_view::Change::PriorityClass(set) => Some(Verb::SetPriorityClass(set.clone())),
+        setting_view::Change::Scheduling(set) => Some(Verb::SetScheduling(*set)),
+        _ => None,
     }
 }
 

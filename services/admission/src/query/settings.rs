@@ -12,7 +12,7 @@ use prost::Message as _;
 use schemas::v1::{self, SettingsPage, SettingsQuery};
 use sqlx::PgPool;
 use vocab::{
-    Event, Lsn, Rule, Token,
+    AdminChange, Event, Lsn, Rule, Token,
     fact::{Inputs, SettingFact},
 };
 use wire::Message as _;
@@ -34,6 +34,15 @@ pub struct SettingsQueries {
 struct Change {
     #[wire(oneof(30, 31, 32, 33, 34, 35, 36, 37, 38, 39, 40, 41))]
     change: ChangeRequest,
+}
+
+/// What would set the same again; none: this version of the messages does not have it.
+pub fn asked_again(change: &AdminChange) -> Option<v1::setting_view::Change> {
+    let change = Change {
+        change: ChangeRequest::from(change),
+    };
+    let view = v1::SettingView::decode(&*change.encode_to_vec()).ok()?;
+    view.change
 }
 
 impl Verb for SettingsQueries {
@@ -83,10 +92,7 @@ pub(super) fn view(one: &Setting) -> Result<v1::SettingView, Trouble> {
     let unreadable = || OutOfRange::new("fact", format!("{} {}", one.setting, one.key));
     let fact = Event::decode(&one.fact).map_err(|_| unreadable())?;
     let fact = SettingFact::of(&fact).ok_or_else(unreadable)?;
-    let change = Change {
-        change: ChangeRequest::from(&fact.change()),
-    };
-    let change = v1::SettingView::decode(&*change.encode_to_vec()).map_err(|_| unreadable())?;
+    let change = asked_again(&fact.change()).ok_or_else(unreadable)?;
     let text = |name: &Option<Token>| name.as_ref().map_or_else(String::new, Token::to_string);
     Ok(v1::SettingView {
         setting: one.setting.clone(),
@@ -96,6 +102,6 @@ pub(super) fn view(one: &Setting) -> Result<v1::SettingView, Trouble> {
         by: text(&one.set_by),
         set_at_ms: one.set_at.0,
         lsn: one.lsn.0,
-        ..change
+        change: Some(change),
     })
 }

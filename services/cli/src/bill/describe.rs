@@ -29,7 +29,7 @@ pub struct Describe {
 
 impl Describe {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let client = context.tenant(self.whose.tenant.as_deref()).await?;
+        let client = context.asker_of_one(self.whose.tenant.as_deref()).await?;
         let view = get::allocation(&client, &self.allocation_id).await?;
         let query = UsageQuery {
             allocation_id: view.allocation_id.clone(),

@@ -217,13 +217,22 @@ impl Context {
             return self.operator_until(None).await;
         }
         let tenant = self.tenant_name(said)?;
-        let of_operator = self.settings.says_login() && self.settings.tenant.is_none();
-        if !of_operator && self.login(&format!("tenant:{tenant}")).is_ok() {
+        let is_tenants = match self.settings.says_login() {
+            true => self.settings.tenant.is_some(),
+            false => self.login(&format!("tenant:{tenant}")).is_ok(),
+        };
+        if is_tenants {
             return self.tenant(Some(tenant.as_str())).await;
         }
         let login = self.operators_login()?;
         let options = ConnectOptions::operator(self.nats_url()?, self.cell()?);
         self.connect(options.login(login).about(tenant)).await
+    }
+
+    /// The same for a question about one tenant's things.
+    pub async fn asker_of_one(&self, said: Option<&str>) -> Result<Client, Failure> {
+        self.tenant_name(said)?;
+        self.asker(said).await
     }
 
     async fn connect(&self, options: ConnectOptions) -> Result<Client, Failure> {

@@ -29,6 +29,15 @@ impl Wrong {
     }
 }
 
+impl fmt::Display for Wrong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.field.as_str() {
+            "" => f.write_str(&self.why),
+            field => write!(f, "{field}: {}", self.why),
+        }
+    }
+}
+
 /// One field by itself; none: it is absent, or cleared.
 pub fn one<T: DeserializeOwned>(fields: &Fields, name: &str) -> Result<Option<T>, Wrong> {
     let value = fields.get(name).filter(|value| !value.is_null());

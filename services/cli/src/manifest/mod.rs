@@ -20,6 +20,6 @@ mod units;
 
 pub use fields::{Fields, Wrong, known, text};
 pub use kind::{Kind, Setting, expecting};
-pub use plan::{Action, Difference, Plan, Send, Standing, Step, plan, rank};
+pub use plan::{Action, Difference, Plan, Send, Standing, Step, patched, plan, rank};
 pub use read::{Document, Place, gathered, read, written};
 pub use units::text_of;

@@ -248,22 +248,52 @@ fn begins(document: &Document) -> Option<i64> {
     from.map(|from| from.0)
 }
 
-/// What one document changes.
-fn wanted(document: &Document, key: &str, standing: &Standing, now_ms: i64) -> Result<Step, Wrong> {
-    let kind = document.kind;
+/// What would set what stands with these fields laid over it, and the fields that stand.
+fn laid_over(
+    kind: Kind,
+    key: &str,
+    said: &Fields,
+    standing: &Standing,
+) -> Result<(Option<Fields>, Change), Wrong> {
     let current = standing.get(kind, key);
     let before = current
         .map(|current| Setting(current).fields())
         .transpose()?;
     let mut after = before.clone().unwrap_or_default();
-    fields::merge(&mut after, &document.fields);
-    let mut change = kind.read(&after)?;
+    fields::merge(&mut after, said);
+    Ok((before, kind.read(&after)?))
+}
+
+/// Settles when a change counts from.
+fn settled(
+    mut change: Change,
+    (kind, key): (Kind, &str),
+    said: &Fields,
+    standing: &Standing,
+    now_ms: i64,
+) -> Result<Change, Wrong> {
+    kind::begin(&mut change, now_ms);
+    kind::settle(&mut change, standing.last(kind, key), said, now_ms)?;
+    Ok(change)
+}
+
+/// What would be sent to change these fields of one setting.
+pub fn patched(kind: Kind, said: &Fields, standing: &Standing, now_ms: i64) -> Result<Send, Wrong> {
+    let key = kind.key(said, now_ms)?;
+    let (_, change) = laid_over(kind, &key, said, standing)?;
+    let change = settled(change, (kind, &key), said, standing, now_ms)?;
+    Ok(standing.send(kind, &key, change))
+}
+
+/// What one document changes.
+fn wanted(document: &Document, key: &str, standing: &Standing, now_ms: i64) -> Result<Step, Wrong> {
+    let kind = document.kind;
+    let said = &document.fields;
+    let (before, change) = laid_over(kind, key, said, standing)?;
     if Setting(&change).is_over(now_ms) {
         return Ok(Step::still(Action::Over, kind, key, None));
     }
-    kind::begin(&mut change, now_ms);
-    let last = standing.last(kind, key);
-    kind::settle(&mut change, last, &document.fields, now_ms)?;
+    let change = settled(change, (kind, key), said, standing, now_ms)?;
     let setting = Setting(&change);
     let after = setting.fields()?;
     let action = match (&before, setting.is_absent()) {

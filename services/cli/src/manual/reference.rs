@@ -64,10 +64,13 @@ fn row(arg: &Arg) -> String {
     let short = arg.get_short().map(|short| format!("-{short}"));
     let long = arg.get_long().map(|long| format!("--{long}"));
     let names: Vec<String> = short.into_iter().chain(long).collect();
-    let takes = arg.get_num_args().is_some_and(|count| count.takes_values());
+    let count = arg.get_num_args();
+    let takes = count.is_some_and(|count| count.takes_values());
+    let may_be_alone = count.is_some_and(|count| count.min_values() == 0);
     let values = arg.get_value_names().unwrap_or_default();
     let values: Vec<String> = values.iter().map(|name| format!("<{name}>")).collect();
     let shown = match (names.is_empty(), takes) {
+        (false, true) if may_be_alone => format!("{}[={}]", names.join(", "), values.join(" ")),
         (true, _) => values.join(" "),
         (false, true) => format!("{} {}", names.join(", "), values.join(" ")),
         (false, false) => names.join(", "),

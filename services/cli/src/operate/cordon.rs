@@ -18,6 +18,9 @@ pub struct Chosen {
     /// All nodes that are known now whose labels are like this: KEY=V1,V2 KEY!=V1,V2 KEY !KEY; may be repeated, and all must hold.
     #[arg(long = "node-label", value_name = "SELECTOR", value_parser = requirement, conflicts_with = "nodes")]
     selector: Vec<v1::Requirement>,
+    /// Also a node that the cell does not know: it holds when it comes.
+    #[arg(long, conflicts_with = "selector")]
+    unknown: bool,
 }
 
 /// What runs on the nodes stays; nothing new comes.
@@ -76,10 +79,16 @@ const EMPTY_LOOKS: u32 = 2;
 
 impl Chosen {
     async fn names(self, context: &Context) -> Result<Vec<String>, Failure> {
-        if self.selector.is_empty() {
+        if self.unknown {
             return Ok(self.nodes);
         }
         let client = context.operator_until(None).await?;
+        if self.selector.is_empty() {
+            for node in &self.nodes {
+                nodes::check_known(&client, node).await?;
+            }
+            return Ok(self.nodes);
+        }
         let query = NodesQuery {
             selector: self.selector,
             ..NodesQuery::default()

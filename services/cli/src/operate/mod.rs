@@ -3,6 +3,7 @@
 mod cordon;
 mod describe_node;
 mod nodes;
+mod patch;
 mod policy;
 mod queue;
 mod quota;
@@ -12,6 +13,7 @@ mod tenant;
 pub use cordon::{Cordon, Drain, OneNode, Uncordon};
 pub use describe_node::DescribeNode;
 pub use nodes::{NodeCommand, Reserve, Unreserve};
+pub use patch::Flags;
 pub use policy::{Policy, PriorityClass};
 pub use queue::QueueSet;
 pub use quota::{QuotaBudget, QuotaSet};

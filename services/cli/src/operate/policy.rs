@@ -1,11 +1,14 @@
 //! Priority classes, and the cell's scheduling policy.
 
-use super::{Expected, placement, told};
-use crate::{Failure, amount, context::Context};
+use super::{
+    patch::{Flags, Patch, names},
+    placement,
+};
+use crate::amount;
 use clap::{ArgAction, Args};
-use schemas::v1;
+use schemas::v1::{self, setting_view::Change};
 
-/// Sets all of a priority class. Those that were asked for before keep the priority that they have.
+/// Sets a priority class: one that there is keeps what is not given. Those that were asked for before keep the priority that they have.
 #[derive(Args)]
 pub struct PriorityClass {
     /// The class's name.
@@ -14,72 +17,82 @@ pub struct PriorityClass {
     #[arg(allow_negative_numbers = true)]
     value: i32,
     /// It may be sent back to the queue for others.
-    #[arg(long)]
-    preemptible: bool,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "true|false")]
+    preemptible: Option<bool>,
     /// It may send preemptible ones of lower value back.
-    #[arg(long)]
-    preempts: bool,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "true|false")]
+    preempts: Option<bool>,
     /// Time to stop in, once told to (30s, 5m).
-    #[arg(long, default_value = "0s", value_parser = amount::duration_ms)]
-    grace: i64,
+    #[arg(long, value_parser = amount::duration_ms)]
+    grace: Option<i64>,
     /// default, best-fit, spread, gpu-packing or fgd; without it the queue's.
     #[arg(long, value_parser = placement)]
     placement: Option<i32>,
     /// Accept no allocation with it; those that have it go on. Of feature level 8.
-    #[arg(long)]
-    closed: bool,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "true|false")]
+    closed: Option<bool>,
     #[command(flatten)]
-    expected: Expected,
+    patch: Patch,
 }
 
-impl PriorityClass {
-    pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let sending = self.expected.sending.clone();
-        let title = format!("priority class {}", self.class);
-        let operator = sending.operator(context).await?;
-        let id = sending.id();
-        let set = operator.set_priority_class(self.request(), id).await?;
-        told(&title, set)
+impl Flags for PriorityClass {
+    fn title(&self) -> String {
+        format!("priority class {}", self.class)
     }
 
-    pub fn request(self) -> v1::SetPriorityClass {
-        v1::SetPriorityClass {
-            priority_class: self.class,
+    fn whole(&self) -> Result<Change, String> {
+        Ok(Change::PriorityClass(v1::SetPriorityClass {
+            priority_class: self.class.clone(),
             value: self.value,
-            preemptible: self.preemptible,
-            preempts: self.preempts,
-            grace_ms: self.grace,
+            preemptible: self.preemptible.unwrap_or(false),
+            preempts: self.preempts.unwrap_or(false),
+            grace_ms: self.grace.unwrap_or(0),
             placement: self.placement,
-            closed: self.closed,
-            expected_version: self.expected.expected_version,
-        }
+            closed: self.closed.unwrap_or(false),
+            expected_version: self.patch.expected.expected_version,
+        }))
+    }
+
+    fn given(&self) -> Vec<&'static str> {
+        names([
+            ("value", true),
+            ("preemptible", self.preemptible.is_some()),
+            ("preempts", self.preempts.is_some()),
+            ("grace", self.grace.is_some()),
+            ("placement", self.placement.is_some()),
+            ("closed", self.closed.is_some()),
+        ])
+    }
+
+    fn patch(&self) -> &Patch {
+        &self.patch
     }
 }
 
-/// Sets the whole policy: what is not given goes back to its default.
+/// Sets the policy: what is not given stays as it is.
 #[derive(Args)]
 pub struct Policy {
     /// default, best-fit, spread, gpu-packing or fgd.
-    #[arg(long, default_value = "default", value_parser = placement)]
-    placement: i32,
+    #[arg(long, value_parser = placement)]
+    placement: Option<i32>,
     /// How fast past use is forgiven (2h, 7d); without it past use does not count.
-    #[arg(long, default_value = "0s", value_parser = amount::duration_ms)]
-    half_life: i64,
+    #[arg(long, value_parser = amount::duration_ms)]
+    half_life: Option<i64>,
     /// Whether a queue below its fair share takes from queues above theirs.
     #[arg(long, action = ArgAction::Set, value_name = "true|false")]
     fair_share_preemption: Option<bool>,
     /// A queue that holds no more than this part of its fair share is safe (thousandths: 500m; 1 is all of it).
-    #[arg(long, default_value = "0", value_parser = amount::thousandths)]
-    protected: i64,
+    #[arg(long, value_parser = amount::thousandths)]
+    protected: Option<i64>,
     /// 0: none at all.
     #[arg(long)]
     preemptions_per_minute: Option<i64>,
     /// Waiting this long weighs as much as one more of priority; without it waiting does not count.
-    #[arg(long, default_value = "0s", value_parser = amount::duration_ms)]
-    aging: i64,
+    #[arg(long, value_parser = amount::duration_ms)]
+    aging: Option<i64>,
     /// Let others go before the first that does not fit, where they do not delay it.
-    #[arg(long)]
-    backfill: bool,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "true|false")]
+    backfill: Option<bool>,
     /// Pause before the first retry; it doubles with each.
     #[arg(long, value_parser = amount::duration_ms)]
     backoff: Option<i64>,
@@ -87,30 +100,50 @@ pub struct Policy {
     #[arg(long, value_parser = amount::duration_ms)]
     backoff_max: Option<i64>,
     #[command(flatten)]
-    expected: Expected,
+    patch: Patch,
 }
 
-impl Policy {
-    pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let sending = self.expected.sending.clone();
-        let operator = sending.operator(context).await?;
-        let id = sending.id();
-        let set = operator.set_scheduling(self.request(), id).await?;
-        told("policy", set)
+impl Flags for Policy {
+    fn title(&self) -> String {
+        "policy".to_owned()
     }
 
-    pub fn request(self) -> v1::SetScheduling {
-        v1::SetScheduling {
-            placement: self.placement,
-            half_life_ms: self.half_life,
+    fn whole(&self) -> Result<Change, String> {
+        Ok(Change::Scheduling(v1::SetScheduling {
+            placement: self.placement.unwrap_or(0),
+            half_life_ms: self.half_life.unwrap_or(0),
             fair_share_preemption: self.fair_share_preemption,
-            protected_milli: self.protected,
+            protected_milli: self.protected.unwrap_or(0),
             preemptions_per_minute: self.preemptions_per_minute,
-            aging_ms: self.aging,
-            backfill: self.backfill,
+            aging_ms: self.aging.unwrap_or(0),
+            backfill: self.backfill.unwrap_or(false),
             backoff_ms: self.backoff,
             backoff_ms_max: self.backoff_max,
-            expected_version: self.expected.expected_version,
-        }
+            expected_version: self.patch.expected.expected_version,
+        }))
+    }
+
+    fn given(&self) -> Vec<&'static str> {
+        names([
+            ("placement", self.placement.is_some()),
+            ("half_life", self.half_life.is_some()),
+            (
+                "fair_share_preemption",
+                self.fair_share_preemption.is_some(),
+            ),
+            ("protected", self.protected.is_some()),
+            (
+                "preemptions_per_minute",
+                self.preemptions_per_minute.is_some(),
+            ),
+            ("aging", self.aging.is_some()),
+            ("backfill", self.backfill.is_some()),
+            ("backoff", self.backoff.is_some()),
+            ("backoff_max", self.backoff_max.is_some()),
+        ])
+    }
+
+    fn patch(&self) -> &Patch {
+        &self.patch
     }
 }

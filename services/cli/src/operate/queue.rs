@@ -1,19 +1,23 @@
 //! Queues.
 
-use super::{Expected, names, placement, told};
-use crate::{Failure, amount, context::Context};
+use super::{
+    names,
+    patch::{self, Flags, Patch},
+    placement,
+};
+use crate::amount;
 use clap::Args;
-use schemas::v1;
+use schemas::v1::{self, setting_view::Change};
 use vocab::QueueOrder;
 
-/// Sets all of a queue: what is not given goes back to its default.
+/// Sets a queue: one that there is keeps what is not given.
 #[derive(Args)]
 pub struct QueueSet {
     /// May be a tenant's name: it is then that tenant's own queue.
     queue: String,
     /// The queue above it.
-    #[arg(long, default_value = "")]
-    parent: String,
+    #[arg(long)]
+    parent: Option<String>,
     /// Its part beside its siblings' (3, or thousandths as 500m); without it 1.
     #[arg(long, value_parser = amount::thousandths)]
     weight: Option<i64>,
@@ -24,16 +28,16 @@ pub struct QueueSet {
     #[arg(long = "tenant")]
     tenants: Vec<String>,
     /// fcfs, sjf (shortest estimate first) or smallest-area (least estimate times size).
-    #[arg(long, default_value = "fcfs", value_parser = order)]
-    order: i32,
+    #[arg(long, value_parser = order)]
+    order: Option<i32>,
     /// default, best-fit, spread, gpu-packing or fgd; without it the cell's.
     #[arg(long, value_parser = placement)]
     placement: Option<i32>,
     /// Accept no allocation into it; those in it go on. Of feature level 8.
-    #[arg(long)]
-    closed: bool,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "true|false")]
+    closed: Option<bool>,
     #[command(flatten)]
-    expected: Expected,
+    patch: Patch,
 }
 
 fn limit(text: &str) -> Result<v1::LimitRequest, String> {
@@ -66,27 +70,39 @@ fn order(text: &str) -> Result<i32, String> {
     })
 }
 
-impl QueueSet {
-    pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let sending = self.expected.sending.clone();
-        let title = format!("queue {}", self.queue);
-        let operator = sending.operator(context).await?;
-        let id = sending.id();
-        told(&title, operator.set_queue(self.request(), id).await?)
+impl Flags for QueueSet {
+    fn title(&self) -> String {
+        format!("queue {}", self.queue)
     }
 
-    pub fn request(self) -> v1::SetQueue {
-        v1::SetQueue {
-            queue: self.queue,
-            parent: self.parent,
+    fn whole(&self) -> Result<Change, String> {
+        Ok(Change::Queue(v1::SetQueue {
+            queue: self.queue.clone(),
+            parent: self.parent.clone().unwrap_or_default(),
             weight_milli: self.weight,
-            limits: self.limits,
-            tenants: self.tenants,
-            order: self.order,
+            limits: self.limits.clone(),
+            tenants: self.tenants.clone(),
+            order: self.order.unwrap_or(0),
             placement: self.placement,
-            closed: self.closed,
-            expected_version: self.expected.expected_version,
-        }
+            closed: self.closed.unwrap_or(false),
+            expected_version: self.patch.expected.expected_version,
+        }))
+    }
+
+    fn given(&self) -> Vec<&'static str> {
+        patch::names([
+            ("parent", self.parent.is_some()),
+            ("weight", self.weight.is_some()),
+            ("limits", !self.limits.is_empty()),
+            ("tenants", !self.tenants.is_empty()),
+            ("order", self.order.is_some()),
+            ("placement", self.placement.is_some()),
+            ("closed", self.closed.is_some()),
+        ])
+    }
+
+    fn patch(&self) -> &Patch {
+        &self.patch
     }
 }
 

@@ -1,12 +1,16 @@
 //! Limits and budgets.
 
-use super::{Expected, named, told};
+use super::{
+    Expected, named,
+    patch::{self, Flags, Patch},
+    told,
+};
 use crate::{Failure, amount, context::Context};
 use clap::Args;
-use schemas::v1;
+use schemas::v1::{self, setting_view::Change};
 use vocab::{Account, BudgetOf, Period, QuotaResource, Token};
 
-/// Sets all limits of one resource: what is not given is not limited.
+/// Sets limits of one resource: those that are there and not given stay, of the same time.
 #[derive(Args)]
 pub struct QuotaSet {
     /// tenant, tenant/team or tenant/team/namespace.
@@ -43,42 +47,53 @@ pub struct QuotaSet {
     #[arg(long, conflicts_with_all = ["limit", "soft", "burst", "borrow", "lend"])]
     none: bool,
     #[command(flatten)]
-    expected: Expected,
+    patch: Patch,
 }
 
-impl QuotaSet {
-    pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let sending = self.expected.sending.clone();
-        let title = format!("quota {} {}", self.account, self.resource);
-        let change = self.request()?;
-        let operator = sending.operator(context).await?;
-        let id = sending.id();
-        told(&title, operator.set_quota(change, id).await?)
+impl Flags for QuotaSet {
+    fn title(&self) -> String {
+        format!("quota {} {}", self.account, self.resource)
     }
 
-    pub fn request(self) -> Result<v1::SetQuota, String> {
-        let read = |text: Option<String>| {
+    fn whole(&self) -> Result<Change, String> {
+        let read = |text: &Option<String>| {
             let text = text.as_deref();
             text.map(|text| amount::of_resource(&self.resource, text))
                 .transpose()
         };
-        let name = |token: Option<Token>| token.map_or(String::new(), String::from);
-        Ok(v1::SetQuota {
-            limit: read(self.limit)?.unwrap_or(0),
-            soft: read(self.soft)?,
-            burst: read(self.burst)?,
-            borrow: read(self.borrow)?,
-            lend: read(self.lend)?,
+        let name = |token: &Option<Token>| token.as_ref().map_or(String::new(), Token::to_string);
+        Ok(Change::Quota(v1::SetQuota {
+            limit: read(&self.limit)?.unwrap_or(0),
+            soft: read(&self.soft)?,
+            burst: read(&self.burst)?,
+            borrow: read(&self.borrow)?,
+            lend: read(&self.lend)?,
             burst_ms: self.burst_for.unwrap_or(0),
             from_ms: self.from,
             until_ms: self.until,
             unlimited: self.none,
-            expected_version: self.expected.expected_version,
+            expected_version: self.patch.expected.expected_version,
             resource: self.resource.to_string(),
-            tenant: self.account.tenant.into(),
-            team: name(self.account.team),
-            namespace: name(self.account.namespace),
-        })
+            tenant: self.account.tenant.to_string(),
+            team: name(&self.account.team),
+            namespace: name(&self.account.namespace),
+        }))
+    }
+
+    /// Without limits there is nothing that could stay.
+    fn given(&self) -> Vec<&'static str> {
+        patch::names([
+            ("hard", true),
+            ("soft", self.none || self.soft.is_some()),
+            ("burst", self.none || self.burst.is_some()),
+            ("burst_for", self.none || self.burst_for.is_some()),
+            ("borrow", self.none || self.borrow.is_some()),
+            ("lend", self.none || self.lend.is_some()),
+        ])
+    }
+
+    fn patch(&self) -> &Patch {
+        &self.patch
     }
 }
 
@@ -153,7 +168,13 @@ mod tests {
 
     #[test]
     fn limits_are_in_the_units_of_their_resource() {
-        let set = |line| read::<QuotaSet>(line).and_then(QuotaSet::request);
+        let set = |line| {
+            let whole = read::<QuotaSet>(line).and_then(|set| set.whole());
+            whole.map(|change| match change {
+                Change::Quota(set) => set,
+                other => panic!("{other:?}"),
+            })
+        };
         let expected = v1::SetQuota {
             tenant: "a".into(),
             team: "b".into(),

@@ -21,6 +21,9 @@ pub struct Taint {
     /// PreferNoSchedule: only where there is no other room; NoExecute: and what runs there goes.
     #[arg(value_name = "TAINT", value_parser = change)]
     changes: Vec<Change>,
+    /// Also of a node that the cell does not know: it has them when it comes.
+    #[arg(long)]
+    unknown: bool,
     #[command(flatten)]
     expected: Expected,
     #[command(flatten)]
@@ -129,6 +132,9 @@ impl Taint {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let sending = &self.expected.sending;
         let operator = sending.operator(context).await?;
+        if !self.unknown {
+            nodes::check_known(&operator, &self.node).await?;
+        }
         if self.changes.is_empty() {
             let known = self.known(&operator).await?;
             let texts = known.taints.iter().map(taint_text);

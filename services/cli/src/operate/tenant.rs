@@ -1,19 +1,22 @@
 //! Tenants.
 
-use super::{Expected, named, told};
-use crate::{Failure, amount, context::Context};
+use super::{
+    named,
+    patch::{Flags, Patch, names},
+};
+use crate::amount;
 use clap::{ArgAction, Args};
-use schemas::v1;
+use schemas::v1::{self, setting_view::Change};
 use vocab::{OnExceed, ReclaimFrom};
 
-/// Sets all of a tenant: what is not given goes back to its default.
+/// Sets a tenant: one that there is keeps what is not given.
 #[derive(Args)]
 pub struct Tenant {
     /// The tenant's name.
     tenant: String,
     /// Tenants of one cohort lend each other what they do not use.
-    #[arg(long, default_value = "")]
-    cohort: String,
+    #[arg(long)]
+    cohort: Option<String>,
     /// Weight of the tenant's own queue (3, or thousandths as 500m); without it 1.
     #[arg(long, value_parser = amount::thousandths)]
     weight: Option<i64>,
@@ -21,20 +24,20 @@ pub struct Tenant {
     #[arg(long, action = ArgAction::Set, value_name = "true|false")]
     preemptible: Option<bool>,
     /// What becomes of a request beyond a limit: refuse or wait.
-    #[arg(long, default_value = "refuse", value_parser = on_exceed)]
-    on_exceed: i32,
+    #[arg(long, value_parser = on_exceed)]
+    on_exceed: Option<i32>,
     /// From whom it takes back what it has lent: any, lower-priority or never.
-    #[arg(long, default_value = "any", value_parser = reclaim)]
-    reclaim: i32,
+    #[arg(long, value_parser = reclaim)]
+    reclaim: Option<i32>,
     /// Requests per second (20, or thousandths as 500m), 0 for any number; without it 1,000.
     #[arg(long, value_parser = amount::thousandths)]
     rate: Option<i64>,
     /// Requests that may come at once after a pause; without it a second's worth, or 10,000 where no rate is given either.
-    #[arg(long, default_value_t = 0)]
-    burst: i64,
+    #[arg(long)]
+    burst: Option<i64>,
     /// Allocations that have not ended; without it as many as the cell takes.
-    #[arg(long, default_value_t = 0)]
-    backlog: i64,
+    #[arg(long)]
+    backlog: Option<i64>,
     /// A priority class that it may use; may be repeated; without it any.
     #[arg(long = "class", value_name = "CLASS")]
     classes: Vec<String>,
@@ -42,16 +45,16 @@ pub struct Tenant {
     #[arg(long, allow_negative_numbers = true)]
     priority_max: Option<i32>,
     /// Cores (4, or 1500m) that a request asks for which names none; without it, it has to name some.
-    #[arg(long, default_value = "0", value_parser = amount::cpu_milli)]
-    default_cpu: i64,
+    #[arg(long, value_parser = amount::cpu_milli)]
+    default_cpu: Option<i64>,
     /// Memory (16GiB), in the same way.
-    #[arg(long, default_value = "0", value_parser = amount::bytes)]
-    default_memory: i64,
+    #[arg(long, value_parser = amount::bytes)]
+    default_memory: Option<i64>,
     /// Accept nothing new of it; what was accepted goes on. Of feature level 8.
-    #[arg(long)]
-    closed: bool,
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "true|false")]
+    closed: Option<bool>,
     #[command(flatten)]
-    expected: Expected,
+    patch: Patch,
 }
 
 fn on_exceed(text: &str) -> Result<i32, String> {
@@ -64,33 +67,51 @@ fn reclaim(text: &str) -> Result<i32, String> {
     named(&all, text)
 }
 
-impl Tenant {
-    pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let sending = self.expected.sending.clone();
-        let title = format!("tenant {}", self.tenant);
-        let operator = sending.operator(context).await?;
-        let id = sending.id();
-        told(&title, operator.set_tenant(self.request(), id).await?)
+impl Flags for Tenant {
+    fn title(&self) -> String {
+        format!("tenant {}", self.tenant)
     }
 
-    pub fn request(self) -> v1::SetTenant {
-        v1::SetTenant {
-            tenant: self.tenant,
-            expected_version: self.expected.expected_version,
-            cohort: self.cohort,
+    fn whole(&self) -> Result<Change, String> {
+        Ok(Change::Tenant(v1::SetTenant {
+            tenant: self.tenant.clone(),
+            expected_version: self.patch.expected.expected_version,
+            cohort: self.cohort.clone().unwrap_or_default(),
             weight_milli: self.weight,
             preemptible: self.preemptible,
-            on_exceed: self.on_exceed,
-            reclaim: self.reclaim,
+            on_exceed: self.on_exceed.unwrap_or(0),
+            reclaim: self.reclaim.unwrap_or(0),
             rate_milli: self.rate,
-            rate_burst: self.burst,
-            allocations_max: self.backlog,
-            priority_classes: self.classes,
+            rate_burst: self.burst.unwrap_or(0),
+            allocations_max: self.backlog.unwrap_or(0),
+            priority_classes: self.classes.clone(),
             priority_max: self.priority_max,
-            default_cpu_milli: self.default_cpu,
-            default_memory_bytes: self.default_memory,
-            closed: self.closed,
-        }
+            default_cpu_milli: self.default_cpu.unwrap_or(0),
+            default_memory_bytes: self.default_memory.unwrap_or(0),
+            closed: self.closed.unwrap_or(false),
+        }))
+    }
+
+    fn given(&self) -> Vec<&'static str> {
+        names([
+            ("cohort", self.cohort.is_some()),
+            ("weight", self.weight.is_some()),
+            ("preemptible", self.preemptible.is_some()),
+            ("on_exceed", self.on_exceed.is_some()),
+            ("reclaim", self.reclaim.is_some()),
+            ("rate", self.rate.is_some()),
+            ("burst", self.burst.is_some()),
+            ("backlog", self.backlog.is_some()),
+            ("classes", !self.classes.is_empty()),
+            ("priority_max", self.priority_max.is_some()),
+            ("default_cpu", self.default_cpu.is_some()),
+            ("default_memory", self.default_memory.is_some()),
+            ("closed", self.closed.is_some()),
+        ])
+    }
+
+    fn patch(&self) -> &Patch {
+        &self.patch
     }
 }
 

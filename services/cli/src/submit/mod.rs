@@ -64,16 +64,16 @@ pub struct Submit {
 #[derive(Debug, Clone, Args)]
 pub struct Task {
     /// Cores (4, 0.5) or millicores (500m); without it the tenant's default.
-    #[arg(long, default_value = "0", value_parser = amount::cpu_milli)]
+    #[arg(long, default_value = "0", allow_negative_numbers = true, value_parser = amount::cpu_milli)]
     cpu: i64,
     /// Memory (16GiB or 16Gi, 512Mi, 16G); without it the tenant's default.
-    #[arg(long, default_value = "0", value_parser = amount::bytes)]
+    #[arg(long, default_value = "0", allow_negative_numbers = true, value_parser = amount::bytes)]
     memory: i64,
     /// Cores that the run may take where there are some left.
-    #[arg(long, default_value = "0", value_parser = amount::cpu_milli)]
+    #[arg(long, default_value = "0", allow_negative_numbers = true, value_parser = amount::cpu_milli)]
     cpu_limit: i64,
     /// Memory that the run may take where there is some left.
-    #[arg(long, default_value = "0", value_parser = amount::bytes)]
+    #[arg(long, default_value = "0", allow_negative_numbers = true, value_parser = amount::bytes)]
     memory_limit: i64,
     /// Ask for no cpu and no memory, and run on what is left over.
     #[arg(long, conflicts_with_all = ["cpu", "memory"])]
@@ -83,7 +83,7 @@ pub struct Task {
     #[arg(long, default_value = "")]
     pub account: String,
     /// GPU devices.
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value = "0", allow_negative_numbers = true, value_parser = devices)]
     gpus: i64,
     /// Thousandths of the one device, for a share.
     #[arg(long, default_value_t = 0)]
@@ -155,6 +155,13 @@ enum Wait {
 #[derive(Debug, thiserror::Error)]
 #[error("{0} was accepted, but its {1} did not come before the deadline; it goes on")]
 struct NotInTime(String, &'static str);
+
+fn devices(text: &str) -> Result<i64, String> {
+    let whole = text.parse().ok().filter(|devices| *devices >= 0);
+    whole.ok_or_else(|| {
+        format!("{text}: write whole devices; for a share of one, --gpus 1 --gpu-milli 500")
+    })
+}
 
 fn extended(text: &str) -> Result<v1::ExtendedRequest, String> {
     let wrong = || format!("{text}: write an extended resource as NAME=AMOUNT");

@@ -1,21 +1,23 @@
 //! The state at a position of the ledger, folded in this process, and what admission makes of a request there.
 
 use super::Request;
-use crate::Failure;
-use admission::domain::Admission;
+use crate::{Failure, manifest::Standing};
+use admission::{domain::Admission, query::asked_again};
 use client::Operation;
 use ledger::{Bus, Decider, InboxMessage, Replica, Tail, cell::Chosen};
 use prost::Message;
 use scheduler::domain::{Scheduler, what_if::Change};
-use schemas::v1;
+use schemas::v1::{self, SettingView};
 use vocab::fact::{AllocationRequested, Inputs, OperationRefused, SettingFact};
-use vocab::{CellNo, Event, Lsn, Millis, Token};
+use vocab::{At, CellNo, Event, Lsn, Millis, Token};
 
 /// Two deciders that have read the same records.
 pub struct Folded {
     cell: CellNo,
     admission: Replica<Admission>,
     scheduler: Replica<Scheduler>,
+    /// Settings of the scheduler, the later ones behind those that they take the place of.
+    settings: Vec<SettingView>,
     /// The clock of the last frame.
     pub now: Millis,
 }
@@ -31,6 +33,7 @@ pub async fn fold<B: Bus>(bus: &B, cell: CellNo, at: Option<Lsn>) -> Result<Fold
         cell,
         admission: Replica::default(),
         scheduler: Replica::default(),
+        settings: Vec::new(),
         now: Millis(0),
     };
     if through > Lsn(0) {
@@ -40,6 +43,7 @@ pub async fn fold<B: Bus>(bus: &B, cell: CellNo, at: Option<Lsn>) -> Result<Fold
             folded.admission.receive(&record)?;
             if let Some(frame) = folded.scheduler.receive(&record)? {
                 folded.now = folded.now.max(frame.now);
+                folded.settings.extend(frame.placed().filter_map(setting));
             }
         }
     }
@@ -51,6 +55,11 @@ pub async fn fold<B: Bus>(bus: &B, cell: CellNo, at: Option<Lsn>) -> Result<Fold
 impl Folded {
     pub fn state(&self) -> &Scheduler {
         self.scheduler.state()
+    }
+
+    /// What stands of the scheduler's settings.
+    pub(super) fn standing(&self) -> Result<Standing, Failure> {
+        Ok(Standing::of(&self.settings, self.now.0).map_err(|wrong| wrong.why)?)
     }
 
     /// Position of the last record that is in it.
@@ -100,6 +109,16 @@ impl Folded {
         let changes = draft.events().filter_map(|event| change(event).transpose());
         changes.collect()
     }
+}
+
+fn setting((at, event): (At, &Event)) -> Option<SettingView> {
+    let fact = SettingFact::of(event)?;
+    Some(SettingView {
+        version: fact.asked().1,
+        set_at_ms: at.now.0,
+        change: asked_again(&fact.change()),
+        ..SettingView::default()
+    })
 }
 
 fn change(event: &Event) -> Result<Option<Change>, Failure> {

@@ -12,7 +12,7 @@ use ledger::{
 use prost::Message;
 use schemas::v1;
 use std::collections::BTreeMap;
-use vocab::fact::{AllocationRequested, NodeRegistered, QuotaReserved, TenantSet};
+use vocab::fact::{AllocationRequested, NodeRegistered, QuotaReserved, SchedulingSet, TenantSet};
 use vocab::{AdminChange, AllocationNo, AllocationSpec, Event, NodeCapacity, Operation, Writer};
 
 #[derive(Parser)]
@@ -47,6 +47,14 @@ struct Ledger {
 }
 
 impl Ledger {
+    fn new() -> Self {
+        Self {
+            bus: MemoryBus::new(1, Faults::default()),
+            heads: BTreeMap::new(),
+            last: Lsn(0),
+        }
+    }
+
     async fn append(&mut self, writer: Writer, events: &[Event]) {
         let first = (Lsn(0), Vec::new(), 0, 1);
         let (at, digest, frame_no, next) = self.heads.get(&writer).cloned().unwrap_or(first);
@@ -88,11 +96,7 @@ fn operation(tenant: &str) -> Operation {
 
 /// Tenant `a` (event 1) with two requests of 20 cores (2 and 3) that are granted; one node of 32 cores.
 async fn cell() -> MemoryBus {
-    let mut ledger = Ledger {
-        bus: MemoryBus::new(1, Faults::default()),
-        heads: BTreeMap::new(),
-        last: Lsn(0),
-    };
+    let mut ledger = Ledger::new();
     let tenant = AdminChange::Tenant(TenantSet {
         tenant: token("a"),
         closed: false,
@@ -129,6 +133,42 @@ async fn cell() -> MemoryBus {
     });
     ledger.append(Writer::Quota, &granted).await;
     ledger.bus
+}
+
+#[tokio::test]
+async fn a_setting_is_changed_where_it_stood() {
+    let policy = |protected_milli| -> Event {
+        let policy = vocab::SchedulingPolicy {
+            protected_milli,
+            backfill: true,
+            ..vocab::SchedulingPolicy::default()
+        };
+        let change = AdminChange::Scheduling(SchedulingSet { policy });
+        let version = u64::from(protected_milli);
+        change.applied(operation("_operator"), version).into()
+    };
+    let mut ledger = Ledger::new();
+    ledger.append(Writer::Admission, &[policy(1)]).await;
+    ledger.append(Writer::Admission, &[policy(2)]).await;
+    let check = async |at, line, expected: (bool, i64, u64)| {
+        let folded = fold::fold(&ledger.bus, CellNo(3), Some(Lsn(at))).await;
+        let (standing, asked) = (folded.unwrap().standing().unwrap(), parse(line).asked);
+        match asked.request(&standing, 0).unwrap().unwrap().verb {
+            Verb::SetScheduling(set) => {
+                let version = set.expected_version.unwrap_or(0);
+                assert_eq!(
+                    (set.backfill, set.protected_milli, version),
+                    expected,
+                    "{line}"
+                );
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    check(1, "policy --aging 5m", (true, 1, 1)).await;
+    check(2, "policy --aging 5m", (true, 2, 2)).await;
+    check(2, "policy --protected 9m", (true, 9, 2)).await;
+    check(2, "policy --replace", (false, 0, 0)).await;
 }
 
 fn frames(bus: &MemoryBus) -> Vec<(Writer, Vec<u8>)> {

@@ -3,7 +3,8 @@
 use super::*;
 
 fn verb(line: &str) -> Verb {
-    parse(line).asked.request().unwrap().verb
+    let request = parse(line).asked.request(&Standing::default(), 0);
+    request.unwrap().unwrap().verb
 }
 
 #[test]
@@ -108,7 +109,7 @@ fn every_flag_of_an_operator_reaches_the_request() {
         grace_ms: 30_000,
         placement: Some(2),
         closed: true,
-        expected_version: None,
+        expected_version: Some(0),
     };
     assert_eq!(class, Verb::SetPriorityClass(expected));
     let policy = verb(
@@ -125,7 +126,7 @@ fn every_flag_of_an_operator_reaches_the_request() {
         backfill: true,
         backoff_ms: Some(3000),
         backoff_ms_max: Some(4000),
-        expected_version: None,
+        expected_version: Some(0),
     };
     assert_eq!(policy, Verb::SetScheduling(expected));
 }
