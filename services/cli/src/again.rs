@@ -1,11 +1,8 @@
 //! `--watch`: what a command shows, again and again.
 
-use crate::{Failure, amount, print::bytes};
+use crate::{Failure, amount, print::begin_anew};
 use clap::{Arg, ArgMatches, Command};
-use std::{
-    io::{self, IsTerminal},
-    time::Duration,
-};
+use std::time::Duration;
 
 /// Commands that ask and change nothing.
 const READS: [&str; 26] = [
@@ -40,8 +37,6 @@ const READS: [&str; 26] = [
 const ID: &str = "again";
 /// Whoever looks more often takes more of the cell than of the screen.
 const LEAST: Duration = Duration::from_millis(500);
-/// Of a terminal: nothing is on it, and the next character stands at its beginning.
-const CLEAR: &str = "\x1b[2J\x1b[H";
 
 /// The same commands, those that read with `--watch`.
 pub fn with_watch(command: Command) -> Command {
@@ -86,9 +81,7 @@ pub async fn show(
     mut show: impl AsyncFnMut() -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     loop {
-        if io::stdout().is_terminal() {
-            bytes(CLEAR.as_bytes())?;
-        }
+        begin_anew();
         show().await?;
         tokio::time::sleep(every).await;
     }

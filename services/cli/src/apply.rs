@@ -219,7 +219,12 @@ impl Apply {
 }
 
 /// Waits until the cell tells what was set last, so that whoever plans next sees it all.
-async fn seen(client: &Client, kind: Kind, change: &Change, version: u64) -> Result<(), Failure> {
+pub async fn seen(
+    client: &Client,
+    kind: Kind,
+    change: &Change,
+    version: u64,
+) -> Result<(), Failure> {
     let key = Setting(change).key(i64::MIN).map_err(|wrong| wrong.why)?;
     let found = look_again::<_, Failure>(async || {
         let views = settings::named(client, kind, &key, i64::MIN).await?;

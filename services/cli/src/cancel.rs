@@ -3,8 +3,9 @@
 use crate::{
     Failure,
     context::{Context, Whose},
+    explain::object,
     names,
-    print::say,
+    print::{Output, Page, Sheet, column, number, plain},
     sending::Sending,
 };
 use clap::Args;
@@ -19,6 +20,8 @@ pub struct Cancel {
     which: Which,
     #[command(flatten)]
     sending: Sending,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Args)]
@@ -35,6 +38,8 @@ pub struct Priority {
     which: Which,
     #[command(flatten)]
     sending: Sending,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Args)]
@@ -57,6 +62,15 @@ impl Which {
     }
 }
 
+/// What was asked for of one allocation or a job set, and of how many it holds.
+fn told(key: &'static str, name: &str, allocations: u64, text: String) -> Page {
+    let columns = vec![column(key, key), column("allocations", "allocations")];
+    let row = vec![plain(name), number(allocations)];
+    let value = object([(key, name.into()), ("allocations", allocations.into())]);
+    let sheet = Sheet::new(columns, 2, vec![row]);
+    Page::new(value).text(text).rows(sheet)
+}
+
 impl Cancel {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let client = self
@@ -66,17 +80,17 @@ impl Cancel {
         match self.which.of(&client).await? {
             Of::Allocation(id) => {
                 let cancelled = client.cancel(id, self.sending.id()).await?;
-                say!("{} cancelled", cancelled.allocation_id);
+                let id = cancelled.allocation_id;
+                let text = format!("{id} cancelled");
+                told("allocation_id", &id, 1, text).print(self.output)
             }
             Of::JobSet(name) => {
-                let cancelled = client.cancel_job_set(name, self.sending.id()).await?;
-                say!(
-                    "{} cancelled",
-                    count(cancelled.allocations.into(), "allocation")
-                );
+                let id = self.sending.id();
+                let cancelled = client.cancel_job_set(name.as_str(), id).await?.allocations;
+                let text = format!("{} cancelled", count(cancelled.into(), "allocation"));
+                told("job_set", &name, cancelled, text).print(self.output)
             }
         }
-        Ok(())
     }
 }
 
@@ -87,9 +101,14 @@ impl Priority {
             .tenant(context, self.whose.tenant.as_deref())
             .await?;
         let of = self.which.of(&client).await?;
+        let (key, name) = match &of {
+            Of::Allocation(id) => ("allocation_id", id.clone()),
+            Of::JobSet(name) => ("job_set", name.clone()),
+        };
         let set = client.set_priority(of, self.priority, self.sending.id());
-        let changed = count(set.await?.allocations.into(), "allocation");
-        say!("priority {} for {changed}", self.priority);
-        Ok(())
+        let changed = set.await?.allocations;
+        let all = count(changed.into(), "allocation");
+        let text = format!("priority {} for {all}", self.priority);
+        told(key, &name, changed, text).print(self.output)
     }
 }

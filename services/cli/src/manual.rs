@@ -56,9 +56,8 @@ mod tests {
 
     /// Commands that print no data, but that something was done; or data in one form alone, for another command or a shell.
     const WITHOUT_DATA: &str = "context set, context use, context delete, cell init, cell raise, bus init, bus operator add, \
-        bus operator remove, bus tenant add, bus tenant remove, bus rotate, bus push, tls init, tls renew, schema descriptors, settings export, serve, cancel, \
-        priority, logs, tenant, quota set, quota budget, rates set, rates delete, queue-set, priority-class, policy, cordon, uncordon, drain, \
-        reserve, unreserve, node approve, node forget, invoice close, invoice export, ledger copy, repair, completions, man";
+        bus operator remove, bus tenant add, bus tenant remove, bus rotate, bus push, tls init, tls renew, schema descriptors, settings export, serve, \
+        logs, drain, invoice export, ledger copy, repair, completions, man";
 
     /// Each command without others below it, by its whole name.
     fn leaves(command: &Command, above: &str, all: &mut Vec<(String, Command)>) {

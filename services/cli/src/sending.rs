@@ -4,6 +4,7 @@ use crate::{Failure, amount, context::Context, print::note};
 use chassis::Stopwatch;
 use clap::Args;
 use client::{Client, Operation};
+use schemas::v1::SettingView;
 use std::time::Duration;
 
 /// Between two tries of what may succeed the next time: to reach a bus that is away, and to send what has no outcome yet.
@@ -44,6 +45,13 @@ impl Sending {
     /// Whether it is to be this operation and no other.
     pub fn is_repeated(&self) -> bool {
         self.operation_id.is_some()
+    }
+
+    /// The version that this operation has given to a setting, if it is one that was sent before and what it set stands.
+    pub fn has_set<'v>(&self, mut views: impl Iterator<Item = &'v SettingView>) -> Option<u64> {
+        let id = self.operation_id.as_deref()?;
+        let set = views.find(|view| view.operation_id == id);
+        set.map(|view| view.version)
     }
 
     pub fn deadline(&self) -> Option<Duration> {

@@ -142,9 +142,9 @@ impl Asked {
     /// None for what nobody asks for: nodes come and go by themselves.
     fn request(self, standing: &Standing, now_ms: i64) -> Result<Option<Request>, Failure> {
         let verb = match self {
-            Self::QueueSet(flags) => set(&flags.over(standing, now_ms)?),
-            Self::PriorityClass(flags) => set(&flags.over(standing, now_ms)?),
-            Self::Policy(flags) => set(&flags.over(standing, now_ms)?),
+            Self::QueueSet(flags) => set(&flags.over(standing, now_ms)?.0),
+            Self::PriorityClass(flags) => set(&flags.over(standing, now_ms)?.0),
+            Self::Policy(flags) => set(&flags.over(standing, now_ms)?.0),
             Self::Cordon(flags) => Some(Verb::SetCordon(flags.request(true))),
             Self::Uncordon(flags) => Some(Verb::SetCordon(flags.request(false))),
             Self::Reserve(flags) => Some(Verb::SetReservation(flags.request())),

@@ -27,9 +27,12 @@ pub struct Allocations {
     /// Those of which the run began in the batch in the making, and is not over.
     #[serde(skip)]
     begun: Scratch<HashSet<AllocationNo, RandomState>>,
-    /// Of the batch in the making; none: nobody has been told of those before it.
+    /// Of the batch in the making.
     #[serde(skip)]
-    first_attempts: Scratch<Option<FirstAttempts>>,
+    first_attempts: Scratch<FirstAttempts>,
+    /// In which minute all of them were last told.
+    #[serde(skip)]
+    told_in: Scratch<Option<i64>>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -114,23 +117,15 @@ impl Allocations {
             stage: Stage::Requested,
         };
         self.live.insert(allocation, live);
-        if let Some(first) = &mut self.first_attempts.0 {
-            first.begun.push(allocation);
-        }
+        self.first_attempts.begun.push(allocation);
     }
 
     fn remove(&mut self, allocation: AllocationNo) -> Option<Live> {
         let live = self.live.remove(&allocation)?;
         if live.wait.attempt == 1 {
-            self.first_attempt_over(allocation);
+            self.first_attempts.over.push(allocation);
         }
         Some(live)
-    }
-
-    fn first_attempt_over(&mut self, allocation: AllocationNo) {
-        if let Some(first) = &mut self.first_attempts.0 {
-            first.over.push(allocation);
-        }
     }
 
     /// It will never run. The scheduler may have ended it before quota denied it, so it need not be there.
@@ -260,7 +255,7 @@ impl Allocations {
             reason: None,
         };
         if before.wait.attempt == 1 {
-            self.first_attempt_over(allocation);
+            self.first_attempts.over.push(allocation);
         }
         self.leave(before, nodes, (allocation, end), now, outbox);
         Ok(())
@@ -351,20 +346,31 @@ impl Allocations {
         }
     }
 
-    fn finish_first_attempts(&mut self) -> FirstAttempts {
-        let of_batch = self.first_attempts.replace(FirstAttempts::default());
-        of_batch.unwrap_or_else(|| {
-            let first =
-                |(no, live): (&AllocationNo, &Live)| (live.wait.attempt == 1).then_some(*no);
-            FirstAttempts {
-                begun: self.live.iter().filter_map(first).collect(),
-                over: Vec::new(),
-            }
-        })
+    /// All of them in each minute of the ledger's clock: whoever keeps them may have missed what was told before.
+    fn finish_first_attempts(&mut self, clock: Millis) -> FirstAttempts {
+        const MINUTE_MS: i64 = 60_000;
+        let of_batch = &mut self.first_attempts.0;
+        // The next batch is most likely about as large.
+        let next = FirstAttempts {
+            begun: Vec::with_capacity(of_batch.begun.len()),
+            over: Vec::with_capacity(of_batch.over.len()),
+            ..FirstAttempts::default()
+        };
+        let of_batch = std::mem::replace(of_batch, next);
+        let minute = Some(clock.0.div_euclid(MINUTE_MS));
+        if std::mem::replace(&mut self.told_in.0, minute) == minute {
+            return of_batch;
+        }
+        let first = |(no, live): (&AllocationNo, &Live)| (live.wait.attempt == 1).then_some(*no);
+        FirstAttempts {
+            all: true,
+            begun: self.live.iter().filter_map(first).collect(),
+            over: Vec::new(),
+        }
     }
 
     /// What began in the batch and still runs, and whose first attempt began or is over.
-    pub fn finish(&mut self, facts: &mut Vec<Fact>) {
+    pub fn finish(&mut self, clock: Millis, facts: &mut Vec<Fact>) {
         let begun = facts.len();
         for allocation in self.begun.drain() {
             let Some(live) = self.live.get(&allocation) else {
@@ -384,6 +390,6 @@ impl Allocations {
             Fact::Running(run) => run.allocation,
             _ => AllocationNo(0),
         });
-        facts.push(Fact::FirstAttempts(self.finish_first_attempts()));
+        facts.push(Fact::FirstAttempts(self.finish_first_attempts(clock)));
     }
 }

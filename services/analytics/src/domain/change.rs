@@ -45,7 +45,8 @@ pub enum Fact {
 /// Allocations that wait for their first run or are in it, so that no run of them is over. No table holds them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FirstAttempts {
-    /// In the first batch of a projection that goes on: all there are.
+    /// `begun` are all there are, and not those of the batch.
+    pub all: bool,
     pub begun: Vec<AllocationNo>,
     /// Those of the same batch among them.
     pub over: Vec<AllocationNo>,

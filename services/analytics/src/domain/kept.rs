@@ -155,6 +155,9 @@ impl Kept {
                 Fact::Running(run) => self.runs(run),
                 Fact::Clock(clock) => self.clock = Some(*clock),
                 Fact::FirstAttempts(first) => {
+                    if first.all {
+                        self.first_attempts.clear();
+                    }
                     self.first_attempts.extend(&first.begun);
                     for over in &first.over {
                         self.first_attempts.remove(over);
@@ -650,9 +653,10 @@ mod tests {
     fn of_an_allocation_in_its_first_attempt_all_runs_are_here() {
         let mut kept = Kept::new(ROWS_MAX);
         kept.resumed(Lsn(0));
-        let step = |kept: &mut Kept, at: u64, begun: &[u64], over: &[u64]| {
+        let step = |kept: &mut Kept, at: u64, all: bool, begun: &[u64], over: &[u64]| {
             let numbers = |all: &[u64]| all.iter().copied().map(AllocationNo).collect();
             let first = FirstAttempts {
+                all,
                 begun: numbers(begun),
                 over: numbers(over),
             };
@@ -668,14 +672,17 @@ mod tests {
             let mut is = |no| kept.runs_of(&token('t', 0), AllocationNo(no)).unwrap().all;
             [1, 2, 3].map(&mut is)
         };
-        step(&mut kept, 0, &[1, 2], &[2]);
+        step(&mut kept, 0, false, &[1, 2], &[2]);
         assert_eq!(all(&mut kept), [true, false, false]);
-        step(&mut kept, 1, &[3], &[1]);
+        step(&mut kept, 1, false, &[3], &[1]);
         assert_eq!(all(&mut kept), [false, false, true]);
+        // What is over may have been missed.
+        step(&mut kept, 2, true, &[2], &[]);
+        assert_eq!(all(&mut kept), [false, true, false]);
         // Another one has written meanwhile.
-        step(&mut kept, 7, &[1], &[]);
+        step(&mut kept, 7, false, &[1], &[]);
         assert!(kept.runs_of(&token('t', 0), AllocationNo(3)).is_none());
-        step(&mut kept, 8, &[2], &[]);
+        step(&mut kept, 8, false, &[2], &[]);
         assert!(kept.first_attempts.iter().eq([&AllocationNo(2)]));
     }
 

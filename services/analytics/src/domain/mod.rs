@@ -361,7 +361,7 @@ impl Projection for Usage {
             return;
         };
         let mut facts = Vec::new();
-        self.allocations.finish(&mut facts);
+        self.allocations.finish(self.calendar.clock(), &mut facts);
         facts.push(Fact::Sums(Box::new(self.meter.finish())));
         facts.push(Fact::Clock(Clock {
             clock: self.calendar.clock(),

@@ -706,6 +706,9 @@ fn first_attempts<'c>(changes: impl IntoIterator<Item = &'c Change>) -> BTreeSet
     let mut there = BTreeSet::new();
     for change in changes {
         if let Fact::FirstAttempts(first) = &change.fact {
+            if first.all {
+                there.clear();
+            }
             there.extend(&first.begun);
             there.retain(|no| !first.over.contains(no));
         }
@@ -713,7 +716,7 @@ fn first_attempts<'c>(changes: impl IntoIterator<Item = &'c Change>) -> BTreeSet
     there
 }
 
-/// Of those no run is over that were asked for and have left no node; who goes on from a snapshot is told of all again.
+/// Of those no run is over that were asked for and have left no node; who goes on from a snapshot is told of all.
 fn check_first_attempts(world: &World, mut restored: Usage) -> Result<(), TestCaseError> {
     let released = world.truths.iter().filter(|truth| truth.released.is_some());
     let released: BTreeSet<_> = released.map(|truth| truth.allocation).collect();

@@ -314,7 +314,7 @@ fn line(change: &Change) -> String {
         Fact::FirstAttempts(first) => {
             let numbers = |all: &[AllocationNo]| all.iter().map(|no| no.0).collect::<Vec<_>>();
             let (begun, over) = (numbers(&first.begun), numbers(&first.over));
-            format!("first attempts {begun:?} over {over:?}")
+            format!("first attempts {begun:?} over {over:?} all {}", first.all)
         }
         Fact::Clock(c) => format!("clock {} accrued {}", c.clock.0, c.accrued_to.0),
     }

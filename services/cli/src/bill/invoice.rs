@@ -125,7 +125,11 @@ impl Close {
         let sending = &self.expected.sending;
         let operator = sending.operator(context).await?;
         let applied = operator.close_period(change, sending.id()).await?;
-        told(&format!("close {}", self.month), applied)
+        told(
+            &format!("close {}", self.month),
+            &applied,
+            self.expected.output,
+        )
     }
 }
 

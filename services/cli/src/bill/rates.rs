@@ -127,6 +127,7 @@ async fn send(
     Expected {
         expected_version,
         sending,
+        output,
     }: Expected,
     context: &Context,
 ) -> Result<(), Failure> {
@@ -138,7 +139,8 @@ async fn send(
         ..change
     };
     let operator = sending.operator(context).await?;
-    told(&title, operator.set_rate(change, sending.id()).await?)
+    let applied = operator.set_rate(change, sending.id()).await?;
+    told(&title, &applied, output)
 }
 
 #[derive(Args)]

@@ -65,7 +65,7 @@ pub enum ContextError {
     Unknown { name: String, known: String },
     #[error("{0} does not say {1}")]
     Lacks(String, &'static str),
-    #[error("{0} is not a tenant's: say --tenant NAME, or take a context that is")]
+    #[error("{0} is not a tenant's: name the tenant (--tenant NAME), or take a context that is")]
     NoTenant(String),
     #[error("{0} is a tenant's, and this is for the operator")]
     Tenants(String),

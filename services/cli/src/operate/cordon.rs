@@ -1,8 +1,13 @@
 //! Cordon and drain: nodes that take nothing new, and nodes that are cleared.
 
-use super::{Expected, told};
+use super::Expected;
 use crate::{
-    Failure, amount, context::Context, nodes, print::say, sending::Sending, submit::requirement,
+    Failure, amount,
+    context::Context,
+    nodes,
+    print::{Page, say},
+    sending::Sending,
+    submit::requirement,
 };
 use clap::Args;
 use client::{Client, NodesQuery};
@@ -78,14 +83,13 @@ const PAUSE: Duration = Duration::from_millis(500);
 const EMPTY_LOOKS: u32 = 2;
 
 impl Chosen {
-    async fn names(self, context: &Context) -> Result<Vec<String>, Failure> {
+    async fn names(self, client: &Client) -> Result<Vec<String>, Failure> {
         if self.unknown {
             return Ok(self.nodes);
         }
-        let client = context.operator_until(None).await?;
         if self.selector.is_empty() {
             for node in &self.nodes {
-                nodes::check_known(&client, node).await?;
+                nodes::check_known(client, node).await?;
             }
             return Ok(self.nodes);
         }
@@ -93,7 +97,7 @@ impl Chosen {
             selector: self.selector,
             ..NodesQuery::default()
         };
-        let found = nodes::registered(&client, query).await?;
+        let found = nodes::registered(client, query).await?;
         let names: Vec<_> = found.into_iter().map(|node| node.node).collect();
         match names.is_empty() {
             true => Err("no node has such labels".into()),
@@ -132,24 +136,41 @@ async fn set_all(
     expected: Expected,
     context: &Context,
 ) -> Result<(), Failure> {
-    let nodes = chosen.names(context).await?;
+    let sending = &expected.sending;
+    let operator = sending.operator(context).await?;
+    let nodes = chosen.names(&operator).await?;
     if nodes.len() > 1 && expected.expected_version.is_some() {
         return Err(Failure::usage("a version is expected of one node"));
     }
-    let sending = &expected.sending;
     each_its_own(&nodes, sending)?;
-    let operator = sending.operator(context).await?;
-    for (at, node) in nodes.into_iter().enumerate() {
+    let mut all = Vec::new();
+    let mut failed = None;
+    for node in nodes {
         let change = v1::SetCordon {
             node,
             cordoned,
             expected_version: expected.expected_version,
             ..v1::SetCordon::default()
         };
-        let done = set(verb, change, sending, &operator).await;
-        done.map_err(|failure| behind(at > 0, failure))?;
+        match set(verb, change, sending, &operator).await {
+            Ok(done) => all.push(done),
+            Err(failure) => {
+                failed = Some(behind(!all.is_empty(), failure));
+                break;
+            }
+        }
     }
-    Ok(())
+    if !all.is_empty() {
+        let lines: Vec<_> = all.iter().map(line).collect();
+        let sheet = super::set(all);
+        let page = Page::new(sheet.records()).lines(lines).rows(sheet);
+        page.print(expected.output)?;
+    }
+    failed.map_or(Ok(()), Err)
+}
+
+fn line((title, version): &(String, u64)) -> String {
+    format!("{title}: version {version}")
 }
 
 fn behind(acted: bool, failure: Failure) -> Failure {
@@ -172,12 +193,10 @@ async fn set(
     change: v1::SetCordon,
     sending: &Sending,
     operator: &Client,
-) -> Result<u64, Failure> {
+) -> Result<(String, u64), Failure> {
     let title = format!("{verb} {}", change.node);
     let applied = operator.set_cordon(change, sending.id()).await?;
-    let version = applied.version;
-    told(&title, applied)?;
-    Ok(version)
+    Ok((title, applied.version))
 }
 
 /// A node that is being cleared.
@@ -205,11 +224,11 @@ impl Drain {
         let most = self
             .max_unavailable
             .map_or(usize::MAX, |most| most as usize);
-        let nodes = self.chosen.names(context).await?;
+        let operator = self.sending.operator(context).await?;
+        let nodes = self.chosen.names(&operator).await?;
         each_its_own(&nodes, &self.sending)?;
         let mut next: VecDeque<_> = nodes.into();
         let mut draining: Vec<Draining> = Vec::new();
-        let operator = self.sending.operator(context).await?;
         loop {
             while draining.len() < most
                 && let Some(node) = next.pop_front()
@@ -221,7 +240,9 @@ impl Drain {
                     at_once: self.at_once,
                     expected_version: None,
                 };
-                let version = set("drain", change, &self.sending, &operator).await?;
+                let done = set("drain", change, &self.sending, &operator).await?;
+                say!("{}", line(&done));
+                let (_, version) = done;
                 *acted = true;
                 draining.push(Draining {
                     node,

@@ -20,7 +20,12 @@ pub use quota::{QuotaBudget, QuotaSet};
 pub use taint::{Taint, taint, taint_text};
 pub use tenant::Tenant;
 
-use crate::{Failure, print::say, sending::Sending};
+use crate::{
+    Failure,
+    explain::object,
+    print::{Output, Page, Sheet, column, number, plain},
+    sending::Sending,
+};
 use clap::Args;
 use schemas::v1;
 use vocab::PlacementPolicy;
@@ -33,11 +38,29 @@ pub struct Expected {
     pub expected_version: Option<u64>,
     #[command(flatten)]
     pub sending: Sending,
+    #[command(flatten)]
+    pub output: Output,
 }
 
-pub fn told(title: &str, applied: v1::Applied) -> Result<(), Failure> {
-    say!("{title}: version {}", applied.version);
-    Ok(())
+/// Says which version a setting has now.
+pub fn told(title: &str, applied: &v1::Applied, output: Output) -> Result<(), Failure> {
+    done(title, applied).print(output)
+}
+
+fn done(title: &str, applied: &v1::Applied) -> Page {
+    let version = applied.version;
+    let value = object([("set", title.into()), ("version", version.into())]);
+    Page::new(value)
+        .text(format!("{title}: version {version}"))
+        .rows(set(vec![(title.to_owned(), version)]))
+}
+
+/// What is set, and the versions.
+fn set(all: Vec<(String, u64)>) -> Sheet {
+    let columns = vec![column("set", "set"), column("version", "version")];
+    let rows = all.into_iter();
+    let rows = rows.map(|(title, version)| vec![plain(title), number(version)]);
+    Sheet::new(columns, 2, rows.collect())
 }
 
 /// The contract's number of a policy's name.

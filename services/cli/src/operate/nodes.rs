@@ -4,7 +4,8 @@ use super::{Expected, told};
 use crate::{
     Failure, amount,
     context::Context,
-    print::{Output, Page, Sheet, column, moment, named, number, plain, quantity, say, wide},
+    explain::object,
+    print::{Output, Page, Sheet, column, moment, named, number, plain, quantity, wide},
     sending::Sending,
     submit::{label, requirement},
 };
@@ -85,7 +86,8 @@ impl NodeCommand {
                     approved: None,
                     expected_version: forget.expected.expected_version,
                 };
-                set_node(&title, change, &forget.expected.sending, context).await
+                let applied = set_node(change, &forget.expected.sending, context).await?;
+                told(&title, &applied, forget.expected.output)
             }
             Self::List(list) => list.run(context).await,
             Self::Describe(describe) => describe.run(context).await,
@@ -118,21 +120,35 @@ impl Approve {
             node: self.node,
             expected_version: self.expected.expected_version,
         };
-        set_node(&title, change, &self.expected.sending, context).await?;
-        say!("token: {token}");
-        Ok(())
+        let applied = set_node(change, &self.expected.sending, context).await?;
+        let (token, version) = (token.to_string(), applied.version);
+        let columns = vec![
+            column("set", "set"),
+            column("version", "version"),
+            column("token", "token"),
+        ];
+        let row = vec![plain(&title), number(version), plain(&token)];
+        let value = object([
+            ("set", title.as_str().into()),
+            ("version", version.into()),
+            ("token", token.as_str().into()),
+        ]);
+        Page::new(value)
+            .text(format!("{title}: version {version}"))
+            .text(format!("token: {token}"))
+            .rows(Sheet::new(columns, 3, vec![row]))
+            .print(self.expected.output)
     }
 }
 
 async fn set_node(
-    title: &str,
     change: v1::SetNode,
     sending: &Sending,
     context: &Context,
-) -> Result<(), Failure> {
+) -> Result<v1::Applied, Failure> {
     let operator = sending.operator(context).await?;
     let id = sending.id();
-    told(title, operator.set_node(change, id).await?)
+    Ok(operator.set_node(change, id).await?)
 }
 
 #[derive(Args)]
@@ -236,8 +252,8 @@ pub struct Unreserve {
 
 impl Reserve {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let sending = self.expected.sending.clone();
-        reserve(self.request(), &sending, context).await
+        let (sending, output) = (self.expected.sending.clone(), self.expected.output);
+        reserve(self.request(), &sending, output, context).await
     }
 
     pub fn request(self) -> v1::SetReservation {
@@ -257,8 +273,8 @@ impl Reserve {
 
 impl Unreserve {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let sending = self.expected.sending.clone();
-        reserve(self.request(), &sending, context).await
+        let (sending, output) = (self.expected.sending.clone(), self.expected.output);
+        reserve(self.request(), &sending, output, context).await
     }
 
     pub fn request(self) -> v1::SetReservation {
@@ -273,10 +289,12 @@ impl Unreserve {
 async fn reserve(
     change: v1::SetReservation,
     sending: &Sending,
+    output: Output,
     context: &Context,
 ) -> Result<(), Failure> {
     let title = format!("reservation {}", change.reservation);
     let operator = sending.operator(context).await?;
     let id = sending.id();
-    told(&title, operator.set_reservation(change, id).await?)
+    let applied = operator.set_reservation(change, id).await?;
+    told(&title, &applied, output)
 }

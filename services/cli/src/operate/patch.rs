@@ -9,21 +9,27 @@ use crate::{
     settings,
 };
 use clap::Args;
-use client::{Client, Failed};
-use schemas::v1::{self, setting_view::Change};
+use client::Failed;
+use schemas::v1::{self, SettingView, setting_view::Change};
 use serde_json::Value;
 
 /// How much of a setting is changed.
 #[derive(Args)]
 pub struct Patch {
-    /// Set all of it: what is not given goes back to its default. Without this flag, it stays as it is.
+    /// Set all of it: what is not given goes back to its default, which without this flag holds for what is new alone.
     #[arg(long)]
     replace: bool,
-    /// Give a field back its default, by its name in `settings get`; may be repeated.
+    /// Give a field back its default, by its name in `settings get`, or a part of one, as `limits.cpu`; may be repeated.
     #[arg(long, value_name = "FIELD", conflicts_with = "replace")]
     clear: Vec<String>,
     #[command(flatten)]
     pub expected: Expected,
+}
+
+impl Patch {
+    pub fn replaces(&self) -> bool {
+        self.replace
+    }
 }
 
 /// The flags of one setting.
@@ -39,11 +45,11 @@ pub trait Flags: Sized {
 
     fn patch(&self) -> &Patch;
 
-    /// What would be sent where these settings stand.
-    fn over(&self, standing: &Standing, now_ms: i64) -> Result<Change, Failure> {
+    /// What would be sent where these settings stand, and the version that it is a change of; none: of whichever stands.
+    fn over(&self, standing: &Standing, now_ms: i64) -> Result<(Change, Option<u64>), Failure> {
         let (patch, whole) = (self.patch(), self.whole().map_err(Failure::usage)?);
         if patch.replace {
-            return Ok(whole);
+            return Ok((whole, None));
         }
         let (kind, said) = said(&whole, &self.given(), &patch.clear)?;
         let send = manifest::patched(kind, &said, standing, now_ms);
@@ -51,60 +57,122 @@ pub trait Flags: Sized {
             change, version, ..
         } = send.map_err(|wrong| Failure::usage(wrong.to_string()))?;
         let expected = patch.expected.expected_version.unwrap_or(version);
-        Ok(manifest::expecting(change, expected))
+        Ok((manifest::expecting(change, expected), Some(version)))
     }
 
     async fn run(self, context: &Context) -> Result<(), Failure> {
-        let sending = &self.patch().expected.sending;
-        let operator = sending.operator(context).await?;
+        let expected = &self.patch().expected;
+        let operator = expected.sending.operator(context).await?;
         let now_ms = context.clock().now_ms();
-        let mut stale = None;
-        // What was read may be a moment old: it is changed only if it is still so, and otherwise looked at again.
-        let applied = look_again::<_, Failure>(async || {
-            let change = self.over(&self.standing(&operator, now_ms).await?, now_ms)?;
-            match apply::set(&operator, change, sending.id()).await {
-                Ok(applied) => Ok(Some(applied)),
-                Err(Failed::Refused(refused)) if self.is_stale(&refused) => {
-                    stale = Some(refused);
-                    Ok(None)
-                }
-                Err(other) => Err(other.into()),
+        let whole = self.whole().map_err(Failure::usage)?;
+        let (kind, key) = named(&whole, now_ms)?;
+        let applied = insist(async || {
+            let views = settings::views(&operator, kind.setting(), first_word(&key)).await?;
+            // Sent again with its id, it is not laid over what it has set itself.
+            let of_it = views.iter().filter(|view| is_of(view, &key, now_ms));
+            if let Some(version) = expected.sending.has_set(of_it) {
+                return Ok(Attempt::Done(v1::Applied { version }));
             }
+            let standing = Standing::of(&views, now_ms).map_err(|wrong| wrong.why)?;
+            let (change, version) = self.over(&standing, now_ms)?;
+            if version.is_some_and(|version| expected.is_ahead_of(version)) {
+                return Ok(Attempt::Stale(expected.ahead()));
+            }
+            let done = apply::set(&operator, change, expected.sending.id()).await;
+            expected.attempted(done, version.is_some())
         })
         .await?;
-        match (applied, stale) {
-            (Some(applied), _) => told(&self.title(), applied),
-            (None, Some(refused)) => Err(Failed::Refused(refused).into()),
-            (None, None) => Ok(()),
-        }
-    }
-
-    /// Of its kind and its name.
-    async fn standing(&self, operator: &Client, now_ms: i64) -> Result<Standing, Failure> {
-        if self.patch().replace {
-            return Ok(Standing::default());
-        }
-        let whole = self.whole().map_err(Failure::usage)?;
-        let kind = kind(&whole)?;
-        let key = Setting(&whole).key(now_ms).map_err(|wrong| wrong.why)?;
-        let name = key.split(' ').next().unwrap_or_default();
-        let views = settings::views(operator, kind.setting(), name).await?;
-        Ok(Standing::of(&views, now_ms).map_err(|wrong| wrong.why)?)
-    }
-
-    /// Somebody else changed it after it was read, and nobody asked for this version or this operation.
-    fn is_stale(&self, refused: &v1::Refused) -> bool {
-        let rule = refused.refusal.as_ref().map(v1::Refusal::rule);
-        let Patch {
-            replace, expected, ..
-        } = self.patch();
-        let is_free = expected.expected_version.is_none() && !expected.sending.is_repeated();
-        !replace && is_free && rule == Some(v1::Rule::VersionConflict)
+        // Whoever comes next sees it, and changes this version.
+        apply::seen(&operator, kind, &whole, applied.version).await?;
+        told(&self.title(), &applied, expected.output)
     }
 }
 
-/// Those of the names that are true.
-pub fn names<const N: usize>(all: [(&'static str, bool); N]) -> Vec<&'static str> {
+/// What came of a change that is laid over what was read.
+pub enum Attempt {
+    Done(v1::Applied),
+    /// What was read may be a moment old.
+    Stale(Failure),
+}
+
+/// Looks again where somebody was faster than what was read.
+pub async fn insist(
+    mut attempt: impl AsyncFnMut() -> Result<Attempt, Failure>,
+) -> Result<v1::Applied, Failure> {
+    let mut stale = None;
+    let applied = look_again::<_, Failure>(async || {
+        Ok(match attempt().await? {
+            Attempt::Done(applied) => Some(applied),
+            Attempt::Stale(failure) => {
+                stale = Some(failure);
+                None
+            }
+        })
+    });
+    match applied.await? {
+        Some(applied) => Ok(applied),
+        None => Err(stale.unwrap_or_else(|| "nothing was read".into())),
+    }
+}
+
+impl Expected {
+    /// It names a version that was not read yet, so that nothing can be laid over it.
+    pub fn is_ahead_of(&self, version: u64) -> bool {
+        self.expected_version
+            .is_some_and(|expected| expected > version)
+    }
+
+    pub fn ahead(&self) -> Failure {
+        let version = self.expected_version.unwrap_or_default();
+        Failure::refused(format!(
+            "version conflict: the cell tells of no version {version} of it"
+        ))
+    }
+
+    /// `laid_over`: it was a change of what was read. Somebody else may have changed it since, if nobody asked for that version or
+    /// that operation; or this operation has, and is not told of yet.
+    pub fn attempted(
+        &self,
+        done: Result<v1::Applied, Failed>,
+        laid_over: bool,
+    ) -> Result<Attempt, Failure> {
+        let refused = match done {
+            Ok(applied) => return Ok(Attempt::Done(applied)),
+            Err(Failed::Refused(refused)) if laid_over => refused,
+            Err(other) => return Err(other.into()),
+        };
+        let repeated = self.sending.is_repeated();
+        let may_be = match refused.refusal.as_ref().map(v1::Refusal::rule) {
+            Some(v1::Rule::VersionConflict) => self.expected_version.is_none() && !repeated,
+            Some(v1::Rule::OperationConflict) => repeated,
+            _ => false,
+        };
+        let failure = Failed::Refused(refused).into();
+        match may_be {
+            true => Ok(Attempt::Stale(failure)),
+            false => Err(failure),
+        }
+    }
+}
+
+fn named(whole: &Change, now_ms: i64) -> Result<(Kind, String), Failure> {
+    let key = Setting(whole).key(now_ms).map_err(|wrong| wrong.why)?;
+    Ok((kind(whole)?, key))
+}
+
+fn is_of(view: &SettingView, key: &str, now_ms: i64) -> bool {
+    let change = view.change.as_ref();
+    let of = change.and_then(|change| Setting(change).key(now_ms).ok());
+    of.as_deref() == Some(key)
+}
+
+/// All that shares its versions has a key that begins so.
+fn first_word(key: &str) -> &str {
+    key.split(' ').next().unwrap_or_default()
+}
+
+/// The names of those that are given.
+pub fn given<const N: usize>(all: [(&'static str, bool); N]) -> Vec<&'static str> {
     let given = all.into_iter().filter(|(_, is_given)| *is_given);
     given.map(|(name, _)| name).collect()
 }
@@ -126,19 +194,41 @@ fn said(whole: &Change, given: &[&str], clear: &[String]) -> Result<(Kind, Field
             below.retain(|_, value| !value.is_null());
         }
     }
+    let all = Setting(whole).fields().map_err(|wrong| wrong.why)?;
     for name in clear {
-        let field = name.replace('-', "_");
-        if given.contains(&field.as_str()) {
-            return Err(Failure::usage(format!("{name}: it is given and cleared")));
-        }
-        let mut known = fields.iter().filter(|name| !named_by.contains(name));
-        if !known.any(|known| *known == field) {
-            let known = fields.iter().filter(|name| !named_by.contains(name));
+        let path = name.replace('-', "_");
+        let (field, part) = match path.split_once('.') {
+            Some((field, part)) => (field, Some(part)),
+            None => (path.as_str(), None),
+        };
+        let known = fields.iter().filter(|name| !named_by.contains(name));
+        let is_known = known.clone().any(|known| *known == field);
+        let has_part = |part| {
+            all.get(field)
+                .is_some_and(|value| value.get(part).is_some())
+        };
+        if !is_known || !part.is_none_or(has_part) {
             let known: Vec<_> = known.copied().collect();
             let known = known.join(", ");
             return Err(Failure::usage(format!("{name}: fields are {known}")));
         }
-        said.insert(field, Value::Null);
+        match part {
+            None if given.contains(&field) => {
+                return Err(Failure::usage(format!("{name}: it is given and cleared")));
+            }
+            None => {
+                said.insert(field.to_owned(), Value::Null);
+            }
+            // Of several amounts in one field, this one.
+            Some(part) => {
+                let parts = said
+                    .entry(field)
+                    .or_insert_with(|| Value::Object(Fields::new()));
+                if let Value::Object(parts) = parts {
+                    parts.insert(part.to_owned(), Value::Null);
+                }
+            }
+        }
     }
     Ok((kind, said))
 }
@@ -148,21 +238,21 @@ mod tests {
     use super::*;
     use crate::operate::{Policy, PriorityClass, QueueSet, QuotaSet, Tenant};
     use clap::{FromArgMatches, Parser};
-    use schemas::v1::SettingView;
     use std::collections::BTreeMap;
 
     const NOW_MS: i64 = 1_000_000;
+
+    #[derive(Parser)]
+    struct Line<T: Args> {
+        #[command(flatten)]
+        one: T,
+    }
 
     /// What a command line would send where this stands.
     fn sent<T: Args + FromArgMatches + Flags>(
         stands: Option<Change>,
         line: &str,
     ) -> Result<Change, String> {
-        #[derive(Parser)]
-        struct Line<T: Args> {
-            #[command(flatten)]
-            one: T,
-        }
         let words = ["test"].into_iter().chain(line.split_whitespace());
         let flags = Line::<T>::try_parse_from(words).unwrap().one;
         let view = |change| SettingView {
@@ -172,9 +262,8 @@ mod tests {
         };
         let views: Vec<_> = stands.into_iter().map(view).collect();
         let standing = Standing::of(&views, NOW_MS).unwrap();
-        flags
-            .over(&standing, NOW_MS)
-            .map_err(|failure| failure.to_string())
+        let over = flags.over(&standing, NOW_MS).map(|(change, _)| change);
+        over.map_err(|failure| failure.to_string())
     }
 
     fn tenant() -> v1::SetTenant {
@@ -236,6 +325,8 @@ mod tests {
         check::<QueueSet>(&queue, "q --weight 5", &[("weight", "5")]);
         let limits = "cpu 4, gpu 4, memory none";
         check::<QueueSet>(&queue, "q --limit gpu=4", &[("limits", limits)]);
+        let limits = "cpu none, gpu 8, memory none";
+        check::<QueueSet>(&queue, "q --clear limits.cpu", &[("limits", limits)]);
         let class = Change::PriorityClass(v1::SetPriorityClass {
             priority_class: "gold".into(),
             value: 100,
@@ -243,6 +334,7 @@ mod tests {
             ..v1::SetPriorityClass::default()
         });
         check::<PriorityClass>(&class, "gold 200", &[("value", "200")]);
+        check::<PriorityClass>(&class, "gold --clear preempts", &[("preempts", "false")]);
         let policy = Change::Scheduling(v1::SetScheduling {
             backfill: true,
             ..v1::SetScheduling::default()
@@ -256,6 +348,8 @@ mod tests {
             ..v1::SetQuota::default()
         });
         check::<QuotaSet>(&quota, "a cpu 10", &[("hard", "10")]);
+        check::<QuotaSet>(&quota, "a cpu --soft 5", &[("soft", "5")]);
+        check::<QuotaSet>(&quota, "a cpu --clear soft", &[("soft", "none")]);
         let none = [("hard", "none"), ("soft", "none")];
         check::<QuotaSet>(&quota, "a cpu --none", &none);
     }
@@ -288,10 +382,46 @@ mod tests {
         for (line, expected) in [
             ("a --clear nosuch", "nosuch: fields are cohort, weight, "),
             ("a --clear tenant", "tenant: fields are cohort, "),
+            ("a --clear cohort.x", "cohort.x: fields are cohort, "),
             ("a --cohort d --clear cohort", "it is given and cleared"),
         ] {
             let error = sent::<Tenant>(stands(), line).unwrap_err();
             assert!(error.contains(expected), "{line}: {error}");
         }
+    }
+
+    /// Whether it is looked at again after a refusal; none: it is done or has failed.
+    #[test]
+    fn only_what_somebody_else_may_have_changed_is_looked_at_again() {
+        let check = |line: &str, rule: v1::Rule, laid_over, again: bool| {
+            let words = ["test"].into_iter().chain(line.split_whitespace());
+            let expected = Line::<Expected>::try_parse_from(words).unwrap().one;
+            let refusal = v1::Refusal {
+                rule: rule.into(),
+                ..v1::Refusal::default()
+            };
+            let refused = v1::Refused {
+                refusal: Some(refusal),
+                ..v1::Refused::default()
+            };
+            let attempt = expected.attempted(Err(Failed::Refused(refused)), laid_over);
+            assert_eq!(matches!(attempt, Ok(Attempt::Stale(_))), again, "{line}");
+        };
+        let (version, operation) = (v1::Rule::VersionConflict, v1::Rule::OperationConflict);
+        check("", version, true, true);
+        check("", version, false, false);
+        check("", operation, true, false);
+        check("--expected-version 3", version, true, false);
+        // Sent again, it may have been done already. A refusal of its own stands.
+        check("--operation-id o", operation, true, true);
+        check("--operation-id o", version, true, false);
+    }
+
+    #[test]
+    fn a_version_that_was_not_read_is_not_laid_over() {
+        let words = ["test", "--expected-version", "3"];
+        let expected = Line::<Expected>::try_parse_from(words).unwrap().one;
+        let ahead = [2, 3, 4].map(|version| expected.is_ahead_of(version));
+        assert_eq!(ahead, [true, false, false]);
     }
 }

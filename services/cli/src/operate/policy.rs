@@ -1,7 +1,7 @@
 //! Priority classes, and the cell's scheduling policy.
 
 use super::{
-    patch::{Flags, Patch, names},
+    patch::{Flags, Patch, given},
     placement,
 };
 use crate::amount;
@@ -14,8 +14,8 @@ pub struct PriorityClass {
     /// The class's name.
     class: String,
     /// The priority of its allocations; higher goes first.
-    #[arg(allow_negative_numbers = true)]
-    value: i32,
+    #[arg(allow_negative_numbers = true, required_unless_present_any = ["clear", "preemptible", "preempts", "grace", "placement", "closed"])]
+    value: Option<i32>,
     /// It may be sent back to the queue for others.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "true|false")]
     preemptible: Option<bool>,
@@ -25,7 +25,7 @@ pub struct PriorityClass {
     /// Time to stop in, once told to (30s, 5m).
     #[arg(long, value_parser = amount::duration_ms)]
     grace: Option<i64>,
-    /// default, best-fit, spread, gpu-packing or fgd; without it the queue's.
+    /// default, best-fit, spread, gpu-packing or fgd; the queue's where nothing is said of it.
     #[arg(long, value_parser = placement)]
     placement: Option<i32>,
     /// Accept no allocation with it; those that have it go on. Of feature level 8.
@@ -41,9 +41,12 @@ impl Flags for PriorityClass {
     }
 
     fn whole(&self) -> Result<Change, String> {
+        if self.patch.replaces() && self.value.is_none() {
+            return Err("with --replace, say the priority as well".to_owned());
+        }
         Ok(Change::PriorityClass(v1::SetPriorityClass {
             priority_class: self.class.clone(),
-            value: self.value,
+            value: self.value.unwrap_or(0),
             preemptible: self.preemptible.unwrap_or(false),
             preempts: self.preempts.unwrap_or(false),
             grace_ms: self.grace.unwrap_or(0),
@@ -54,8 +57,8 @@ impl Flags for PriorityClass {
     }
 
     fn given(&self) -> Vec<&'static str> {
-        names([
-            ("value", true),
+        given([
+            ("value", self.value.is_some()),
             ("preemptible", self.preemptible.is_some()),
             ("preempts", self.preempts.is_some()),
             ("grace", self.grace.is_some()),
@@ -75,7 +78,7 @@ pub struct Policy {
     /// default, best-fit, spread, gpu-packing or fgd.
     #[arg(long, value_parser = placement)]
     placement: Option<i32>,
-    /// How fast past use is forgiven (2h, 7d); without it past use does not count.
+    /// How fast past use is forgiven (2h, 7d); 0s: past use does not count.
     #[arg(long, value_parser = amount::duration_ms)]
     half_life: Option<i64>,
     /// Whether a queue below its fair share takes from queues above theirs.
@@ -87,7 +90,7 @@ pub struct Policy {
     /// 0: none at all.
     #[arg(long)]
     preemptions_per_minute: Option<i64>,
-    /// Waiting this long weighs as much as one more of priority; without it waiting does not count.
+    /// Waiting this long weighs as much as one more of priority; 0s: waiting does not count.
     #[arg(long, value_parser = amount::duration_ms)]
     aging: Option<i64>,
     /// Let others go before the first that does not fit, where they do not delay it.
@@ -124,7 +127,7 @@ impl Flags for Policy {
     }
 
     fn given(&self) -> Vec<&'static str> {
-        names([
+        given([
             ("placement", self.placement.is_some()),
             ("half_life", self.half_life.is_some()),
             (

@@ -18,19 +18,19 @@ pub struct QueueSet {
     /// The queue above it.
     #[arg(long)]
     parent: Option<String>,
-    /// Its part beside its siblings' (3, or thousandths as 500m); without it 1.
+    /// Its part beside its siblings' (3, or thousandths as 500m); 1 where nothing is said of it.
     #[arg(long, value_parser = amount::thousandths)]
     weight: Option<i64>,
-    /// No more than this at a time: cpu=64 (cores), memory=1TiB, gpu=8 or gpu=500m. May be repeated.
+    /// No more than this at a time: cpu=64 (cores), memory=1TiB, gpu=8 or gpu=500m. May be repeated; those of other resources stay.
     #[arg(long = "limit", value_name = "RESOURCE=AMOUNT", value_parser = limit)]
     limits: Vec<v1::LimitRequest>,
-    /// A tenant that may submit to it; may be repeated.
+    /// A tenant that may submit to it, and no other; may be repeated, and takes the place of all that were said before.
     #[arg(long = "tenant")]
     tenants: Vec<String>,
     /// fcfs, sjf (shortest estimate first) or smallest-area (least estimate times size).
     #[arg(long, value_parser = order)]
     order: Option<i32>,
-    /// default, best-fit, spread, gpu-packing or fgd; without it the cell's.
+    /// default, best-fit, spread, gpu-packing or fgd; the cell's where nothing is said of it.
     #[arg(long, value_parser = placement)]
     placement: Option<i32>,
     /// Accept no allocation into it; those in it go on. Of feature level 8.
@@ -90,7 +90,7 @@ impl Flags for QueueSet {
     }
 
     fn given(&self) -> Vec<&'static str> {
-        patch::names([
+        patch::given([
             ("parent", self.parent.is_some()),
             ("weight", self.weight.is_some()),
             ("limits", !self.limits.is_empty()),

@@ -20,21 +20,21 @@ pub struct QuotaSet {
     #[arg(value_parser = amount::resource)]
     resource: QuotaResource,
     /// Hard limit: 64 or 1500m of cpu, 1TiB of memory, 8 or 500m of gpu, a number of anything else.
-    #[arg(required_unless_present = "none")]
+    #[arg(required_unless_present_any = ["none", "soft", "burst", "borrow", "lend", "clear"])]
     limit: Option<String>,
     /// Above this it is allowed and flagged.
     #[arg(long)]
     soft: Option<String>,
     /// Up to this for a while.
-    #[arg(long, requires = "burst_for")]
+    #[arg(long)]
     burst: Option<String>,
     /// How long at a stretch (30s, 10m, 2h); as long must pass before the next burst.
     #[arg(long, requires = "burst", value_parser = amount::duration_ms)]
     burst_for: Option<i64>,
-    /// Of what others of the cohort lend it may take this much; without it all.
+    /// Of what others of the cohort lend it may take this much; all where nothing is said of it.
     #[arg(long)]
     borrow: Option<String>,
-    /// Of what it does not use others of the cohort may take this much; without it all.
+    /// Of what it does not use others of the cohort may take this much; all where nothing is said of it.
     #[arg(long)]
     lend: Option<String>,
     /// From this moment, as 2026-01-31T08:00:00Z; without it at once.
@@ -56,6 +56,12 @@ impl Flags for QuotaSet {
     }
 
     fn whole(&self) -> Result<Change, String> {
+        if self.patch.replaces() && !self.none && self.limit.is_none() {
+            return Err("with --replace, say the limit as well".to_owned());
+        }
+        if self.patch.replaces() && self.burst.is_some() != self.burst_for.is_some() {
+            return Err("with --replace, --burst and --burst-for go together".to_owned());
+        }
         let read = |text: &Option<String>| {
             let text = text.as_deref();
             text.map(|text| amount::of_resource(&self.resource, text))
@@ -82,8 +88,8 @@ impl Flags for QuotaSet {
 
     /// Without limits there is nothing that could stay.
     fn given(&self) -> Vec<&'static str> {
-        patch::names([
-            ("hard", true),
+        patch::given([
+            ("hard", self.none || self.limit.is_some()),
             ("soft", self.none || self.soft.is_some()),
             ("burst", self.none || self.burst.is_some()),
             ("burst_for", self.none || self.burst_for.is_some()),
@@ -125,12 +131,12 @@ fn period(text: &str) -> Result<i32, String> {
 
 impl QuotaBudget {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let sending = self.expected.sending.clone();
+        let (sending, output) = (self.expected.sending.clone(), self.expected.output);
         let title = format!("budget {} {}", self.account, self.of.name());
         let change = self.request()?;
         let operator = sending.operator(context).await?;
         let id = sending.id();
-        told(&title, operator.set_budget(change, id).await?)
+        told(&title, &operator.set_budget(change, id).await?, output)
     }
 
     pub fn request(self) -> Result<v1::SetBudget, String> {
@@ -207,11 +213,7 @@ mod tests {
         ] {
             assert!(set(bad).is_err(), "{bad}");
         }
-        for bad in [
-            "a cpu 1 --burst 2",
-            "a cpu 1 --burst-for 2s",
-            "a cpu 1 --none",
-        ] {
+        for bad in ["a cpu 1 --burst-for 2s", "a cpu 1 --none"] {
             assert!(set(bad).is_err(), "{bad}");
         }
     }

@@ -1,14 +1,18 @@
 //! The taints that an operator gives to a node.
 
-use super::{Expected, told};
+use super::{
+    Expected,
+    patch::{Attempt, insist},
+    told,
+};
 use crate::{
     Failure,
     context::Context,
-    look, nodes,
-    print::{Output, Page, Sheet, column, plain},
+    nodes,
+    print::{Page, Sheet, column, plain},
 };
 use clap::Args;
-use client::{Client, Failed, NodeView};
+use client::{Client, NodeView};
 use schemas::v1;
 use vocab::TaintEffect;
 
@@ -26,8 +30,6 @@ pub struct Taint {
     unknown: bool,
     #[command(flatten)]
     expected: Expected,
-    #[command(flatten)]
-    output: Output,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,29 +143,19 @@ impl Taint {
             let rows = texts.map(|text| Ok(vec![plain(text?)]));
             let rows = rows.collect::<Result<_, String>>()?;
             let sheet = Sheet::new(vec![column("taint", "taint")], 1, rows);
-            return Page::of(sheet, "no taints").print(self.output);
+            return Page::of(sheet, "no taints").print(self.expected.output);
         }
-        let mut stale = None;
-        // What was read may be a moment old: it is changed only if it is still so, and otherwise looked at again.
-        let applied = look::look_again::<_, Failure>(async || {
+        let expected = &self.expected;
+        let applied = insist(async || {
             let known = self.known(&operator).await?;
-            let change = self.request(&known);
-            match operator.set_taints(change, sending.id()).await {
-                Ok(applied) => Ok(Some(applied)),
-                Err(Failed::Refused(refused)) if self.is_stale(&refused) => {
-                    stale = Some(refused);
-                    Ok(None)
-                }
-                Err(other) => Err(other.into()),
+            if expected.is_ahead_of(known.taints_version) {
+                return Ok(Attempt::Stale(expected.ahead()));
             }
+            let done = operator.set_taints(self.request(&known), sending.id());
+            expected.attempted(done.await, true)
         })
         .await?;
-        match (applied, stale) {
-            (Some(applied), _) => told(&format!("taint {}", self.node), applied)?,
-            (None, Some(refused)) => return Err(Failed::Refused(refused).into()),
-            (None, None) => {}
-        }
-        Ok(())
+        told(&format!("taint {}", self.node), &applied, expected.output)
     }
 
     async fn known(&self, operator: &Client) -> Result<NodeView, Failure> {
@@ -183,13 +175,6 @@ impl Taint {
             taints,
             expected_version: Some(expected.unwrap_or(known.taints_version)),
         }
-    }
-
-    fn is_stale(&self, refused: &v1::Refused) -> bool {
-        let rule = refused.refusal.as_ref().map(v1::Refusal::rule);
-        let is_free =
-            self.expected.expected_version.is_none() && !self.expected.sending.is_repeated();
-        is_free && rule == Some(v1::Rule::VersionConflict)
     }
 }
 

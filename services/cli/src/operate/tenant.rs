@@ -2,7 +2,7 @@
 
 use super::{
     named,
-    patch::{Flags, Patch, names},
+    patch::{Flags, Patch, given},
 };
 use crate::amount;
 use clap::{ArgAction, Args};
@@ -17,10 +17,10 @@ pub struct Tenant {
     /// Tenants of one cohort lend each other what they do not use.
     #[arg(long)]
     cohort: Option<String>,
-    /// Weight of the tenant's own queue (3, or thousandths as 500m); without it 1.
+    /// Weight of the tenant's own queue (3, or thousandths as 500m); 1 where nothing is said of it.
     #[arg(long, value_parser = amount::thousandths)]
     weight: Option<i64>,
-    /// Whether the lender may take back what it borrows; if not, it cannot borrow. Without it true.
+    /// Whether the lender may take back what it borrows; if not, it cannot borrow. True where nothing is said of it.
     #[arg(long, action = ArgAction::Set, value_name = "true|false")]
     preemptible: Option<bool>,
     /// What becomes of a request beyond a limit: refuse or wait.
@@ -29,22 +29,22 @@ pub struct Tenant {
     /// From whom it takes back what it has lent: any, lower-priority or never.
     #[arg(long, value_parser = reclaim)]
     reclaim: Option<i32>,
-    /// Requests per second (20, or thousandths as 500m), 0 for any number; without it 1,000.
+    /// Requests per second (20, or thousandths as 500m), 0 for any number; 1,000 where nothing is said of it.
     #[arg(long, value_parser = amount::thousandths)]
     rate: Option<i64>,
-    /// Requests that may come at once after a pause; without it a second's worth, or 10,000 where no rate is given either.
+    /// Requests that may come at once after a pause; cleared, a second's worth. 10,000 where nothing is said of it and the rate.
     #[arg(long)]
     burst: Option<i64>,
-    /// Allocations that have not ended; without it as many as the cell takes.
+    /// Allocations that have not ended; 0: as many as the cell takes.
     #[arg(long)]
     backlog: Option<i64>,
-    /// A priority class that it may use; may be repeated; without it any.
+    /// A priority class that it may use, and no other; may be repeated, and takes the place of all that were said before. Any where nothing is said of it.
     #[arg(long = "class", value_name = "CLASS")]
     classes: Vec<String>,
     /// The highest priority that it may ask for without a class.
     #[arg(long, allow_negative_numbers = true)]
     priority_max: Option<i32>,
-    /// Cores (4, or 1500m) that a request asks for which names none; without it, it has to name some.
+    /// Cores (4, or 1500m) that a request asks for which names none; 0: it has to name some.
     #[arg(long, value_parser = amount::cpu_milli)]
     default_cpu: Option<i64>,
     /// Memory (16GiB), in the same way.
@@ -93,7 +93,7 @@ impl Flags for Tenant {
     }
 
     fn given(&self) -> Vec<&'static str> {
-        names([
+        given([
             ("cohort", self.cohort.is_some()),
             ("weight", self.weight.is_some()),
             ("preemptible", self.preemptible.is_some()),

@@ -44,14 +44,14 @@ impl Fields {
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    fn record(&self) -> Value {
+    pub fn record(&self) -> Value {
         let fields = self.0.iter();
         let fields = fields.map(|(column, cell)| (column.key.to_owned(), cell.value()));
         Value::Object(fields.collect())
     }
 
     /// As a table of one row.
-    fn sheet(&self) -> Sheet {
+    pub fn sheet(&self) -> Sheet {
         let (columns, row) = self.0.iter().cloned().unzip();
         Sheet::new(columns, self.0.len(), vec![row])
     }

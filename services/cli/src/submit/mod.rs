@@ -17,7 +17,7 @@ use crate::{
     context::{Context, Whose},
     follow::{self, Until},
     look, names,
-    print::{Output, say},
+    print::{Fields, Output, Page, named, plain},
     sending::{Left, Sending},
     wait,
 };
@@ -55,7 +55,6 @@ pub struct Submit {
     dry_run: bool,
     #[command(flatten)]
     sending: Sending,
-    /// How a trial prints.
     #[command(flatten)]
     output: Output,
 }
@@ -183,9 +182,11 @@ pub(crate) fn label(text: &str) -> Result<v1::Label, String> {
 
 impl Submit {
     pub async fn run(mut self, context: &Context) -> Result<ExitCode, Failure> {
-        if !self.dry_run && self.output != Output::default() {
+        let is_one = self.file.is_none() && self.array.is_none();
+        let says_one_thing = is_one && !self.follow && self.wait == Wait::Accepted;
+        if !says_one_thing && self.output != Output::default() {
             return Err(Failure::usage(
-                "--output: only what --dry-run shows has a form",
+                "--output: an outcome alone has a form, and not what --follow, --wait, --array and --file print",
             ));
         }
         let of_file = self.of_file()?;
@@ -221,10 +222,11 @@ impl Submit {
             let ids = indexes.send(&client, &submit, &sending).await?;
             return wait_for(&client, ids, waits_for, &left).await;
         }
-        let submitted = client.submit(self.task.request(), sending.id()).await?;
+        let operation_id = sending.id();
+        let submitted = client.submit(self.task.request(), &operation_id).await?;
         let id = &submitted.allocation_id;
         if !follows {
-            say!("{id} {}", state(&submitted));
+            outcome(&operation_id, &submitted).print(self.output)?;
         }
         let Some((until, event)) = waits_for else {
             return Ok(ExitCode::SUCCESS);
@@ -326,6 +328,25 @@ impl Task {
             array_index: None,
         }
     }
+}
+
+fn outcome(operation_id: &str, submitted: &v1::Submitted) -> Page {
+    let id = submitted.allocation_id.as_str();
+    let (state, node, why) = match &submitted.state {
+        Some(submitted::State::Placed(placed)) => ("placed", Some(placed.node.as_str()), None),
+        Some(submitted::State::Waiting(waiting)) => ("waiting", None, Some(why(waiting))),
+        Some(submitted::State::Ended(ended)) => ("ended", None, Some(words(ended.cause()))),
+        None => ("unknown", None, None),
+    };
+    let fields = Fields::default()
+        .add("allocation_id", "allocation", plain(id))
+        .add("operation_id", "operation", plain(operation_id))
+        .add("state", "state", plain(state))
+        .add("node", "node", named(node.unwrap_or_default()))
+        .add("why", "why", named(why.as_deref().unwrap_or_default()));
+    Page::new(fields.record())
+        .text(format!("{id} {}", self::state(submitted)))
+        .rows(fields.sheet())
 }
 
 pub(crate) fn state(submitted: &v1::Submitted) -> String {
