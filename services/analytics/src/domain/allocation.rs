@@ -64,6 +64,11 @@ impl Live {
         }
     }
 
+    /// No run of it is over.
+    fn is_first_attempt(&self) -> bool {
+        self.wait.attempt == 1
+    }
+
     /// What runs, and since when.
     fn running(&self) -> Option<(&Arc<Moved>, Millis)> {
         match &self.stage {
@@ -122,10 +127,18 @@ impl Allocations {
 
     fn remove(&mut self, allocation: AllocationNo) -> Option<Live> {
         let live = self.live.remove(&allocation)?;
-        if live.wait.attempt == 1 {
-            self.first_attempts.over.push(allocation);
+        if live.is_first_attempt() {
+            self.first_attempt_over(allocation);
         }
         Some(live)
+    }
+
+    /// Of one that began in the batch nobody has been told: numbers rise with the requests.
+    fn first_attempt_over(&mut self, allocation: AllocationNo) {
+        let FirstAttempts { begun, over, .. } = &mut self.first_attempts.0;
+        if begun.first().is_none_or(|first| allocation < *first) {
+            over.push(allocation);
+        }
     }
 
     /// It will never run. The scheduler may have ended it before quota denied it, so it need not be there.
@@ -254,8 +267,8 @@ impl Allocations {
             since: now,
             reason: None,
         };
-        if before.wait.attempt == 1 {
-            self.first_attempts.over.push(allocation);
+        if before.is_first_attempt() {
+            self.first_attempt_over(allocation);
         }
         self.leave(before, nodes, (allocation, end), now, outbox);
         Ok(())
@@ -349,19 +362,16 @@ impl Allocations {
     /// All of them in each minute of the ledger's clock: whoever keeps them may have missed what was told before.
     fn finish_first_attempts(&mut self, clock: Millis) -> FirstAttempts {
         const MINUTE_MS: i64 = 60_000;
-        let of_batch = &mut self.first_attempts.0;
-        // The next batch is most likely about as large.
-        let next = FirstAttempts {
-            begun: Vec::with_capacity(of_batch.begun.len()),
-            over: Vec::with_capacity(of_batch.over.len()),
-            ..FirstAttempts::default()
-        };
-        let of_batch = std::mem::replace(of_batch, next);
+        let mut of_batch = std::mem::take(&mut self.first_attempts.0);
         let minute = Some(clock.0.div_euclid(MINUTE_MS));
         if std::mem::replace(&mut self.told_in.0, minute) == minute {
+            let live = |no: &AllocationNo| self.live.get(no);
+            of_batch
+                .begun
+                .retain(|no| live(no).is_some_and(Live::is_first_attempt));
             return of_batch;
         }
-        let first = |(no, live): (&AllocationNo, &Live)| (live.wait.attempt == 1).then_some(*no);
+        let first = |(no, live): (&AllocationNo, &Live)| live.is_first_attempt().then_some(*no);
         FirstAttempts {
             all: true,
             begun: self.live.iter().filter_map(first).collect(),

@@ -48,7 +48,7 @@ pub struct FirstAttempts {
     /// `begun` are all there are, and not those of the batch.
     pub all: bool,
     pub begun: Vec<AllocationNo>,
-    /// Those of the same batch among them.
+    /// Of those that began before the batch.
     pub over: Vec<AllocationNo>,
 }
 
