@@ -120,6 +120,12 @@ class Contexts(unittest.TestCase):
         self.assertIn("fields are cohort", self.refused(2, *by_operator, "tenant", "team-a", "--clear", "nosuch"))
         stale = self.refused(3, *by_operator, "tenant", "team-a", "--weight", "4", "--expected-version", "1")
         self.assertIn("version conflict", stale)
+        self.assertIn("no version 99", self.refused(3, *by_operator, "tenant", "team-a", "--weight", "4", "--expected-version", "99"))
+        # Sent again with its id, it gets the same answer, and is not done twice.
+        again = (*by_operator, "tenant", "team-a", "--weight", "5", "--operation-id", "of-weight", "-o", "json")
+        self.assertEqual(self.apportion(*again), self.apportion(*again))
+        self.apportion(*by_operator, "tenant", "team-a", "--weight", "3")
+        self.assertIn("operation conflict", self.refused(3, *again))
 
         # Of a node that nobody knows, only by intent.
         for words in (["cordon"], ["uncordon"], ["drain"], ["taint"]):
@@ -167,6 +173,10 @@ class Contexts(unittest.TestCase):
         operation = done.stderr.splitlines()[0].removeprefix("operation ")
         self.assertEqual(self.apportion(*asked, "--operation-id", operation).split()[0], allocation)
         self.assertIn("operation conflict", self.refused(3, *asked, "--priority", "1", "--operation-id", operation))
+        told = json.loads(self.apportion("operation", operation, "-o", "json"))
+        self.assertEqual((told["state"], told["allocation_id"]), ("decided", allocation))
+        told = json.loads(self.apportion("--context", "team-b", "operation", operation, "-o", "json"))
+        self.assertEqual((told["state"], told["allocation_id"]), ("unknown", None))
         self.assertIn("say of what", self.refused(2, "submit", "--cpu", "1", "--memory", "16"))
         late = self.ask(*asked, "--wait", "ended", "--deadline", "1s")
         self.assertEqual((late.returncode, late.stderr.splitlines()[-1].split("; ")[-1]), (6, "it goes on"), late.stderr)

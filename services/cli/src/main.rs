@@ -24,6 +24,7 @@ mod manual;
 mod names;
 mod nodes;
 mod operate;
+mod operation;
 mod print;
 mod queues;
 mod quotas;
@@ -158,6 +159,8 @@ enum Command {
     Preemptions(queues::Preemptions),
     /// Show the advance reservations of nodes, and what became of them.
     Reservations(reservations::Reservations),
+    /// Say what became of an operation, by the id that was told before it was sent.
+    Operation(operation::Operation),
     /// Show what was refused of late, and by which rule.
     Refusals(refusals::Refusals),
     /// Show a tenant's job sets: how many of their allocations stand where.
@@ -299,6 +302,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
         Command::Queues(queues) => queues.run(&context()?).await,
         Command::Preemptions(preemptions) => preemptions.run(&context()?).await,
         Command::Reservations(reservations) => reservations.run(&context()?).await,
+        Command::Operation(operation) => operation.run(&context()?).await,
         Command::Refusals(refusals) => refusals.run(&context()?).await,
         Command::Node { command } => command.run(&context()?).await,
         Command::JobSets(job_sets) => job_sets.run(&context()?).await,
@@ -373,6 +377,13 @@ mod tests {
             "plan -f cell.yaml --prune -o json",
             "apply -f a.yaml -f - --prune --yes --operation-id o --deadline 30s",
             "settings list",
+            "operation o --tenant t -o json",
+            "tenant t --clear cohort --closed=false",
+            "priority-class gold --clear grace",
+            "quota set a cpu --soft 5 -o json",
+            "cordon n --unknown",
+            "what-if policy --aging 5m -o json",
+            "what-if reserve r --queue q --until 2026-01-31T08:00:00Z --nodes 3 -o json",
             "settings list priority-class --prefix a -o csv",
             "settings get quota team-a/ml gpu -o yaml",
             "settings export quota budget",

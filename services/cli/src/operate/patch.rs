@@ -67,7 +67,11 @@ pub trait Flags: Sized {
         let whole = self.whole().map_err(Failure::usage)?;
         let (kind, key) = named(&whole, now_ms)?;
         let applied = insist(async || {
-            let views = settings::views(&operator, kind.setting(), first_word(&key)).await?;
+            // What replaces all of it need not know what stands, and is the same message when it is sent again.
+            let views = match self.patch().replace {
+                true => Vec::new(),
+                false => settings::views(&operator, kind.setting(), first_word(&key)).await?,
+            };
             // Sent again with its id, it is not laid over what it has set itself.
             let of_it = views.iter().filter(|view| is_of(view, &key, now_ms));
             if let Some(version) = expected.sending.has_set(of_it) {

@@ -1,0 +1,129 @@
+//! What became of an operation, by its id.
+
+use crate::{
+    Failure,
+    context::{Context, Whose},
+    print::{Fields, Output, Page, named, plain},
+};
+use clap::Args;
+use client::OperationView;
+use schemas::v1::{OperationState, outcome::Result as Outcome};
+
+#[derive(Args)]
+pub struct Operation {
+    #[command(flatten)]
+    whose: Whose,
+    /// The operation's id, as it was told before it was sent.
+    operation_id: String,
+    #[command(flatten)]
+    output: Output,
+}
+
+impl Operation {
+    pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let client = context.asker(self.whose.tenant.as_deref()).await?;
+        let view = client.operation(self.operation_id, 0).await?;
+        page(&view).print(self.output)
+    }
+}
+
+fn page(view: &OperationView) -> Page {
+    let result = view.outcome.as_ref().and_then(|it| it.result.as_ref());
+    let state = match view.state() {
+        OperationState::Open => "open",
+        OperationState::Decided => "decided",
+        OperationState::Unknown | OperationState::Unspecified => "unknown",
+    };
+    let outcome = result.map(outcome).unwrap_or_default();
+    let allocation = match result {
+        Some(Outcome::Submitted(it)) => it.allocation_id.as_str(),
+        Some(Outcome::Cancelled(it)) => it.allocation_id.as_str(),
+        _ => "",
+    };
+    let fields = Fields::default()
+        .add(
+            "operation_id",
+            "operation",
+            plain(view.operation_id.as_str()),
+        )
+        .add("state", "state", plain(state))
+        .add("outcome", "outcome", named(&outcome))
+        .add("allocation_id", "allocation", named(allocation));
+    let page = Page::one(fields);
+    match state {
+        "unknown" => page.text(
+            "nothing of it is recorded: it was never received, is still at the inbox, was refused before anything was recorded, or is older \
+             than operations are kept; sent again with this id, it is done once",
+        ),
+        _ => page,
+    }
+}
+
+fn outcome(result: &Outcome) -> String {
+    let of_several = |verb: &str, allocations: u64| {
+        let all = vocab::human::count(allocations.into(), "allocation");
+        format!("{verb}: {all}")
+    };
+    match result {
+        Outcome::Submitted(_) => "accepted".to_owned(),
+        Outcome::Cancelled(_) => "cancelled".to_owned(),
+        Outcome::Applied(it) => format!("set: version {}", it.version),
+        Outcome::Refused(it) => format!("refused: {}", it.explanation),
+        Outcome::JobSetCancelled(it) => of_several("cancelled", it.allocations),
+        Outcome::PrioritySet(it) => of_several("priority set", it.allocations),
+        Outcome::ResourceCreated(it) => format!("resource created: version {}", it.version),
+        Outcome::LeaseGranted(it) => {
+            let (lease, token) = (&it.lease_id, it.fencing_token);
+            format!("lease {lease} granted, fencing token {token}")
+        }
+        Outcome::Confirmed(_) => "lease confirmed".to_owned(),
+        Outcome::Released(it) => format!("released, fencing token {}", it.fencing_token),
+        Outcome::Revoked(it) => format!("revoked, fencing token {}", it.fencing_token),
+        Outcome::Reclaimed(_) => "reclaimed".to_owned(),
+        Outcome::Passes(_) => "it would be accepted".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::print::Form;
+    use schemas::v1::{self, Applied, Submitted};
+
+    #[test]
+    fn an_outcome_is_told_in_words() {
+        let check = |state: OperationState, result: Option<Outcome>, expected: &[&str]| {
+            let view = OperationView {
+                operation_id: "o".to_owned(),
+                state: state.into(),
+                outcome: result.map(|result| v1::Outcome {
+                    result: Some(result),
+                    ..v1::Outcome::default()
+                }),
+                lsn: 1,
+            };
+            let text = page(&view).written(Form::Table).unwrap();
+            for line in expected {
+                assert!(text.lines().any(|it| it == *line), "{line}\n{text}");
+            }
+        };
+        let submitted = Outcome::Submitted(Submitted {
+            allocation_id: "a".to_owned(),
+            state: None,
+        });
+        let lines = [
+            "state       decided",
+            "outcome     accepted",
+            "allocation  a",
+        ];
+        check(OperationState::Decided, Some(submitted), &lines);
+        let applied = Outcome::Applied(Applied { version: 3 });
+        check(
+            OperationState::Decided,
+            Some(applied),
+            &["outcome     set: version 3", "allocation  -"],
+        );
+        check(OperationState::Open, None, &["state       open"]);
+        check(OperationState::Unknown, None, &["state       unknown"]);
+    }
+}
