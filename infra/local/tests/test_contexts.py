@@ -176,7 +176,7 @@ class Contexts(unittest.TestCase):
         told = json.loads(self.apportion("operation", operation, "-o", "json"))
         self.assertEqual((told["state"], told["allocation_id"]), ("decided", allocation))
         told = json.loads(self.apportion("--context", "team-b", "operation", operation, "-o", "json"))
-        self.assertEqual((told["state"], told["allocation_id"]), ("unknown", None))
+        self.assertEqual((told["state"], told["allocation_id"]), ("unknown", ""))
         self.assertIn("say of what", self.refused(2, "submit", "--cpu", "1", "--memory", "16"))
         late = self.ask(*asked, "--wait", "ended", "--deadline", "1s")
         self.assertEqual((late.returncode, late.stderr.splitlines()[-1].split("; ")[-1]), (6, "it goes on"), late.stderr)
