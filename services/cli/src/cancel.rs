@@ -3,9 +3,8 @@
 use crate::{
     Failure,
     context::{Context, Whose},
-    explain::object,
     names,
-    print::{Output, Page, Sheet, column, number, plain},
+    print::{Fields, Output, Page, number, plain},
     sending::Sending,
 };
 use clap::Args;
@@ -64,11 +63,12 @@ impl Which {
 
 /// What was asked for of one allocation or a job set, and of how many it holds.
 fn told(key: &'static str, name: &str, allocations: u64, text: String) -> Page {
-    let columns = vec![column(key, key), column("allocations", "allocations")];
-    let row = vec![plain(name), number(allocations)];
-    let value = object([(key, name.into()), ("allocations", allocations.into())]);
-    let sheet = Sheet::new(columns, 2, vec![row]);
-    Page::new(value).text(text).rows(sheet)
+    let fields = Fields::default().add(key, key, plain(name)).add(
+        "allocations",
+        "allocations",
+        number(allocations),
+    );
+    Page::said(text, fields)
 }
 
 impl Cancel {

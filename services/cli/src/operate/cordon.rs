@@ -1,6 +1,6 @@
 //! Cordon and drain: nodes that take nothing new, and nodes that are cleared.
 
-use super::Expected;
+use super::{Expected, line};
 use crate::{
     Failure, amount,
     context::Context,
@@ -161,16 +161,13 @@ async fn set_all(
         }
     }
     if !all.is_empty() {
-        let lines: Vec<_> = all.iter().map(line).collect();
+        let lines = all.iter().map(|(title, version)| line(title, *version));
+        let lines: Vec<_> = lines.collect();
         let sheet = super::set(all);
         let page = Page::new(sheet.records()).lines(lines).rows(sheet);
         page.print(expected.output)?;
     }
     failed.map_or(Ok(()), Err)
-}
-
-fn line((title, version): &(String, u64)) -> String {
-    format!("{title}: version {version}")
 }
 
 fn behind(acted: bool, failure: Failure) -> Failure {
@@ -240,9 +237,8 @@ impl Drain {
                     at_once: self.at_once,
                     expected_version: None,
                 };
-                let done = set("drain", change, &self.sending, &operator).await?;
-                say!("{}", line(&done));
-                let (_, version) = done;
+                let (title, version) = set("drain", change, &self.sending, &operator).await?;
+                say!("{}", line(&title, version));
                 *acted = true;
                 draining.push(Draining {
                     node,

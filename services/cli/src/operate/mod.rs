@@ -22,8 +22,7 @@ pub use tenant::Tenant;
 
 use crate::{
     Failure,
-    explain::object,
-    print::{Output, Page, Sheet, column, number, plain},
+    print::{Fields, Output, Page, Sheet, column, number, plain},
     sending::Sending,
 };
 use clap::Args;
@@ -44,15 +43,19 @@ pub struct Expected {
 
 /// Says which version a setting has now.
 pub fn told(title: &str, applied: &v1::Applied, output: Output) -> Result<(), Failure> {
-    done(title, applied).print(output)
+    Page::said(line(title, applied.version), fields(title, applied)).print(output)
 }
 
-fn done(title: &str, applied: &v1::Applied) -> Page {
-    let version = applied.version;
-    let value = object([("set", title.into()), ("version", version.into())]);
-    Page::new(value)
-        .text(format!("{title}: version {version}"))
-        .rows(set(vec![(title.to_owned(), version)]))
+fn line(title: &str, version: u64) -> String {
+    format!("{title}: version {version}")
+}
+
+fn fields(title: &str, applied: &v1::Applied) -> Fields {
+    Fields::default().add("set", "set", plain(title)).add(
+        "version",
+        "version",
+        number(applied.version),
+    )
 }
 
 /// What is set, and the versions.

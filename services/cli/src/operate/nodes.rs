@@ -1,10 +1,9 @@
 //! Nodes: which may join, and which are kept free of anything new or for one queue.
 
-use super::{Expected, told};
+use super::{Expected, fields, line, told};
 use crate::{
     Failure, amount,
     context::Context,
-    explain::object,
     print::{Output, Page, Sheet, column, moment, named, number, plain, quantity, wide},
     sending::Sending,
     submit::{label, requirement},
@@ -121,22 +120,9 @@ impl Approve {
             expected_version: self.expected.expected_version,
         };
         let applied = set_node(change, &self.expected.sending, context).await?;
-        let (token, version) = (token.to_string(), applied.version);
-        let columns = vec![
-            column("set", "set"),
-            column("version", "version"),
-            column("token", "token"),
-        ];
-        let row = vec![plain(&title), number(version), plain(&token)];
-        let value = object([
-            ("set", title.as_str().into()),
-            ("version", version.into()),
-            ("token", token.as_str().into()),
-        ]);
-        Page::new(value)
-            .text(format!("{title}: version {version}"))
+        let fields = fields(&title, &applied).add("token", "token", plain(&token));
+        Page::said(line(&title, applied.version), fields)
             .text(format!("token: {token}"))
-            .rows(Sheet::new(columns, 3, vec![row]))
             .print(self.expected.output)
     }
 }

@@ -44,14 +44,14 @@ impl Fields {
         lines.collect::<Vec<_>>().join("\n")
     }
 
-    pub fn record(&self) -> Value {
+    fn record(&self) -> Value {
         let fields = self.0.iter();
         let fields = fields.map(|(column, cell)| (column.key.to_owned(), cell.value()));
         Value::Object(fields.collect())
     }
 
     /// As a table of one row.
-    pub fn sheet(&self) -> Sheet {
+    fn sheet(&self) -> Sheet {
         let (columns, row) = self.0.iter().cloned().unzip();
         Sheet::new(columns, self.0.len(), vec![row])
     }
@@ -72,6 +72,11 @@ impl Page {
     pub fn one(fields: Fields) -> Self {
         let value = fields.record();
         Self::new(value).fields(fields)
+    }
+
+    /// The fields of one thing for programs, and for people a sentence.
+    pub fn said(text: impl Into<String>, fields: Fields) -> Self {
+        Self::new(fields.record()).text(text).rows(fields.sheet())
     }
 
     pub fn text(mut self, text: impl Into<String>) -> Self {

@@ -344,9 +344,7 @@ fn outcome(operation_id: &str, submitted: &v1::Submitted) -> Page {
         .add("state", "state", plain(state))
         .add("node", "node", named(node.unwrap_or_default()))
         .add("why", "why", named(why.as_deref().unwrap_or_default()));
-    Page::new(fields.record())
-        .text(format!("{id} {}", self::state(submitted)))
-        .rows(fields.sheet())
+    Page::said(format!("{id} {}", self::state(submitted)), fields)
 }
 
 pub(crate) fn state(submitted: &v1::Submitted) -> String {
