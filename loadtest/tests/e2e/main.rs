@@ -2,6 +2,7 @@
 //! own. Run by `make test`.
 
 mod agent;
+mod asked;
 mod batches;
 mod bill;
 mod boot;

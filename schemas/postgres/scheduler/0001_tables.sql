@@ -23,7 +23,6 @@ CREATE TABLE live_allocations (
     memory_bytes bigint NOT NULL,
     gpu_count integer NOT NULL,
     gpu_milli integer NOT NULL,
-    gpu_models text[] NOT NULL,
     state text NOT NULL,
     since timestamptz NOT NULL,
     waiting_reason text,
@@ -35,28 +34,20 @@ CREATE TABLE live_allocations (
     started_at timestamptz,
     lsn bigint NOT NULL,
     queue text NOT NULL,
-    priority_class text,
-    gang text,
     pending_group bigint,
     attempts integer NOT NULL DEFAULT 0,
     last_end_cause text,
-    run_time_ms bigint NOT NULL DEFAULT 0,
     nominated_node text,
     preempted boolean NOT NULL DEFAULT false,
-    team text,
-    namespace text,
-    qos text NOT NULL DEFAULT 'guaranteed',
-    cpu_milli_limit bigint NOT NULL DEFAULT 0,
-    memory_bytes_limit bigint NOT NULL DEFAULT 0,
     quota_rule text,
     quota_subject text,
     quota_limit bigint,
     quota_actual bigint,
-    array_index bigint,
     quota_flags integer NOT NULL DEFAULT 0,
-    ttl_ms bigint NOT NULL DEFAULT 0,
-    time_limit_ms bigint NOT NULL DEFAULT 0,
     facts bytea NOT NULL DEFAULT '',
+    operation_id text,
+    spec bytea NOT NULL,
+    past bytea NOT NULL DEFAULT '',
     CONSTRAINT live_allocations_pkey PRIMARY KEY (allocation_id),
     CONSTRAINT live_allocations_tenant_check CHECK (length(tenant) BETWEEN 1 AND 64),
     CONSTRAINT live_allocations_job_set_check CHECK (length(job_set) BETWEEN 1 AND 64),
@@ -70,17 +61,10 @@ CREATE TABLE live_allocations (
     CONSTRAINT live_allocations_pending_group_check CHECK (pending_group > 0),
     CONSTRAINT live_allocations_attempts_check CHECK (attempts >= 0),
     CONSTRAINT live_allocations_last_end_cause_check CHECK (last_end_cause IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node', 'preempted', 'dependency_failed', 'expired', 'time_limit')),
-    CONSTRAINT live_allocations_run_time_ms_check CHECK (run_time_ms >= 0),
-    CONSTRAINT live_allocations_qos_check CHECK (qos IN ('guaranteed', 'burstable', 'best_effort')),
-    CONSTRAINT live_allocations_cpu_milli_limit_check CHECK (cpu_milli_limit >= 0),
-    CONSTRAINT live_allocations_memory_bytes_limit_check CHECK (memory_bytes_limit >= 0),
     CONSTRAINT live_allocations_quota_limit_check CHECK (quota_limit >= 0),
     CONSTRAINT live_allocations_quota_actual_check CHECK (quota_actual >= 0),
-    CONSTRAINT live_allocations_array_index_check CHECK (array_index BETWEEN 0 AND 4294967295),
     CONSTRAINT live_allocations_quota_flags_check CHECK (quota_flags BETWEEN 0 AND 7),
-    CONSTRAINT live_allocations_ttl_ms_check CHECK (ttl_ms >= 0),
-    CONSTRAINT live_allocations_time_limit_ms_check CHECK (time_limit_ms >= 0),
-    CONSTRAINT gpu_is_all_or_none CHECK ((gpu_count = 0) = (gpu_milli = 0) AND (gpu_count > 0 OR cardinality(gpu_models) = 0)),
+    CONSTRAINT gpu_is_all_or_none CHECK ((gpu_count = 0) = (gpu_milli = 0)),
     CONSTRAINT place_is_all_or_none CHECK ((node IS NULL) = (placed_at IS NULL) AND (node IS NOT NULL OR cardinality(gpu_devices) = 0)),
     CONSTRAINT placed_with_the_devices_asked_for CHECK (node IS NULL OR cardinality(gpu_devices) = gpu_count),
     CONSTRAINT every_device_has_its_share CHECK (cardinality(gpu_devices) = cardinality(gpu_shares) AND 0 < ALL (gpu_shares) AND 1000 >= ALL (gpu_shares)),
@@ -99,34 +83,28 @@ CREATE TABLE live_allocations (
     CONSTRAINT nominated_for_a_node CHECK ((state = 'nominated') = (nominated_node IS NOT NULL)),
     CONSTRAINT queued_again_for_a_cause CHECK ((attempts = 0) = (last_end_cause IS NULL)),
     CONSTRAINT preempted_from_its_node CHECK (NOT preempted OR state = 'stopping'),
-    CONSTRAINT namespace_of_a_team CHECK (namespace IS NULL OR team IS NOT NULL),
     CONSTRAINT refusal_is_all_or_none CHECK (num_nulls(quota_rule, quota_subject, quota_limit, quota_actual) IN (0, 4)),
     CONSTRAINT refused_by_quota_only CHECK (quota_rule IS NULL OR state = 'requested')
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE live_allocations IS 'Every allocation that is not over, as the ledger has it. One that is over is in `ended_allocations`; most are over before they would be written here.';
 COMMENT ON COLUMN live_allocations.name IS 'The tenant''s own name for it.';
 COMMENT ON COLUMN live_allocations.gpu_count IS 'Devices, and in `gpu_milli` the thousandths of each.';
-COMMENT ON COLUMN live_allocations.gpu_models IS 'Allowed models; empty means any.';
 COMMENT ON COLUMN live_allocations.since IS 'In this state since then.';
 COMMENT ON COLUMN live_allocations.waiting_reason IS 'None while it was never tried.';
 COMMENT ON COLUMN live_allocations.gpu_devices IS 'Its devices on the node and in `gpu_shares` the thousandths taken of each, in the same order.';
 COMMENT ON COLUMN live_allocations.started_at IS 'By the node''s report.';
 COMMENT ON COLUMN live_allocations.lsn IS 'Ledger position of the last change.';
-COMMENT ON COLUMN live_allocations.gang IS 'The name of its gang, among the tenant''s.';
 COMMENT ON COLUMN live_allocations.pending_group IS 'None while it is in no pending group, as during a pause.';
 COMMENT ON COLUMN live_allocations.attempts IS 'How often it was queued again.';
 COMMENT ON COLUMN live_allocations.last_end_cause IS 'What ended the run before the last time it was queued again.';
-COMMENT ON COLUMN live_allocations.run_time_ms IS 'As the tenant believes; 0: not known.';
 COMMENT ON COLUMN live_allocations.nominated_node IS 'Is being cleared for it.';
 COMMENT ON COLUMN live_allocations.preempted IS 'It has to go for another.';
-COMMENT ON COLUMN live_allocations.team IS 'The account below the tenant that its quota is of.';
-COMMENT ON COLUMN live_allocations.cpu_milli_limit IS '0: no more than it asks for.';
 COMMENT ON COLUMN live_allocations.quota_rule IS 'Which rule keeps it waiting for quota: about what, the limit, and what use would come to.';
-COMMENT ON COLUMN live_allocations.array_index IS 'Which element of an array it is; none: it is of none.';
 COMMENT ON COLUMN live_allocations.quota_flags IS 'What is remarkable about the quota that it has, as bits: 1 it was granted above a soft limit, 2 above a hard one for as long as a burst lasts, 4 of what others of the cohort lend.';
-COMMENT ON COLUMN live_allocations.ttl_ms IS 'Not placed so long after its request, it ends; 0: it waits without a bound.';
-COMMENT ON COLUMN live_allocations.time_limit_ms IS 'A run of it is stopped after so long; 0: it goes on without a bound.';
 COMMENT ON COLUMN live_allocations.facts IS 'What is said of every allocation, once: its first placement, its end or its denial. A row of `explanations` for each of them cost more than the allocation''s own. Field 1 for each, of a message with `position`, `at_ms` and `fact`, as a row of `explanations` has them.';
+COMMENT ON COLUMN live_allocations.operation_id IS 'The tenant''s id of the operation that asked for it.';
+COMMENT ON COLUMN live_allocations.spec IS 'What it asked for, as the message `AllocationSpec` of the contract, but for the priority, which can change.';
+COMMENT ON COLUMN live_allocations.past IS 'The places that it had before it was queued again, the last 32 of them: field 1 for each, of a message with `node`, `gpus`, `placed_at_ms`, `started_at_ms`, `ended_at_ms`, `cause` and `exit`.';
 CREATE INDEX live_allocations_of_tenant ON live_allocations (tenant, allocation_id);
 CREATE INDEX live_allocations_on_node ON live_allocations (node) WHERE node IS NOT NULL;
 CREATE INDEX live_allocations_waiting_for_quota ON live_allocations (tenant, requested_at) WHERE quota_rule IS NOT NULL;
@@ -170,7 +148,7 @@ COMMENT ON COLUMN ended_allocations.ended_at IS 'By the node''s report, or when 
 COMMENT ON COLUMN ended_allocations.since IS 'When the end was recorded.';
 COMMENT ON COLUMN ended_allocations.lsn IS 'Ledger position of the end.';
 COMMENT ON COLUMN ended_allocations.spec IS 'What it asked for, with its last priority: the message `AllocationSpec` of the contract.';
-COMMENT ON COLUMN ended_allocations.rest IS 'What else is known of it: field 1 for each device of its last place, 2 how often it was queued again, 3 what ended the run before the last time, 4 the refusal by quota, 5 how the command of the last run ended, 6 what was remarkable about its quota, as `quota_flags` of `live_allocations`.';
+COMMENT ON COLUMN ended_allocations.rest IS 'What else is known of it: field 1 for each device of its last place, 2 how often it was queued again, 3 what ended the run before the last time, 4 the refusal by quota, 5 how the command of the last run ended, 6 what was remarkable about its quota, as `quota_flags` of `live_allocations`, 7 the tenant''s id of the operation that asked for it, 8 its places before the last one, as field 1 of `past` of `live_allocations`.';
 COMMENT ON COLUMN ended_allocations.facts IS 'What is said of every allocation, once: its first placement, its end or its denial. Field 1 for each, of a message with `position`, `at_ms` and `fact`, as a row of `explanations` has them.';
 CREATE INDEX ended_allocations_by_job_set ON ended_allocations (job_set);
 CREATE INDEX ended_allocations_of_tenant ON ended_allocations (tenant, allocation_id);
@@ -425,7 +403,9 @@ CREATE TABLE preemption_events (
     queue text NOT NULL,
     node text NOT NULL,
     cause text NOT NULL,
+    priority integer NOT NULL,
     by_allocation_id uuid,
+    by_priority integer,
     at timestamptz NOT NULL,
     grace_until timestamptz NOT NULL,
     outcome text NOT NULL,
@@ -448,6 +428,7 @@ CREATE TABLE preemption_events (
 );
 COMMENT ON TABLE preemption_events IS 'Who had to go from its node for the sake of another, and what that freed. The key is the fact''s place on the ledger.';
 COMMENT ON COLUMN preemption_events.allocation_id IS 'The victim.';
+COMMENT ON COLUMN preemption_events.priority IS 'Its own when it was decided, and in `by_priority` that of the one that it makes room for.';
 COMMENT ON COLUMN preemption_events.by_allocation_id IS 'Whom it makes room for; none for a reservation.';
 COMMENT ON COLUMN preemption_events.grace_until IS 'It should have stopped by then.';
 COMMENT ON COLUMN preemption_events.stopped_at IS 'By the node''s report, whose clock may be behind the decision''s.';

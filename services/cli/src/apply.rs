@@ -110,7 +110,10 @@ impl Files {
         client: &Client,
         context: &Context,
     ) -> Result<Planned, Failure> {
-        let kinds: BTreeSet<Kind> = documents.iter().map(|document| document.kind).collect();
+        let kinds = documents.iter().map(|document| document.kind);
+        let kinds =
+            kinds.flat_map(|kind| manifest::kinds_named(kind).iter().copied().chain([kind]));
+        let kinds: BTreeSet<Kind> = kinds.collect();
         let mut views: Vec<SettingView> = Vec::new();
         for kind in kinds {
             views.extend(settings::views(client, kind.setting(), "").await?);
@@ -122,7 +125,12 @@ impl Files {
                 wrong.why
             )
         })?;
-        manifest::plan(documents, &standing, self.prune, now_ms).map_err(|faults| faulty(&faults))
+        let plan = manifest::plan(documents, &standing, self.prune, now_ms);
+        let plan = plan.map_err(|faults| faulty(&faults))?;
+        match manifest::unmet(&plan, &standing) {
+            faults if faults.is_empty() => Ok(plan),
+            faults => Err(faulty(&faults)),
+        }
     }
 }
 

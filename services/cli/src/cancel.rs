@@ -80,6 +80,7 @@ impl Cancel {
         match self.which.of(&client).await? {
             Of::Allocation(id) => {
                 let cancelled = client.cancel(id, self.sending.id()).await?;
+                Sending::seen(&client).await;
                 let id = cancelled.allocation_id;
                 let text = format!("{id} cancelled");
                 told("allocation_id", &id, 1, text).print(self.output)
@@ -87,6 +88,7 @@ impl Cancel {
             Of::JobSet(name) => {
                 let id = self.sending.id();
                 let cancelled = client.cancel_job_set(name.as_str(), id).await?.allocations;
+                Sending::seen(&client).await;
                 let text = format!("{} cancelled", count(cancelled.into(), "allocation"));
                 told("job_set", &name, cancelled, text).print(self.output)
             }
@@ -107,6 +109,7 @@ impl Priority {
         };
         let set = client.set_priority(of, self.priority, self.sending.id());
         let changed = set.await?.allocations;
+        Sending::seen(&client).await;
         let all = count(changed.into(), "allocation");
         let text = format!("priority {} for {all}", self.priority);
         told(key, &name, changed, text).print(self.output)

@@ -10,7 +10,7 @@ use crate::{
     submit::{how, why, words},
 };
 use clap::Args;
-use client::{AllocationView, Client, QueryError};
+use client::{AllocationReply, AllocationView, Client, QueryError};
 use serde_json::json;
 use vocab::Rule;
 
@@ -27,13 +27,16 @@ pub struct Get {
 impl Get {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.asker_of_one(self.whose.tenant.as_deref()).await?;
-        let view = allocation(&client, &self.allocation_id).await?;
+        let found = whole(&client, &self.allocation_id).await?;
+        let view = found.view.ok_or(QueryError::Empty)?;
         let mut value = list::json(&view);
+        value["operation_id"] = found.operation_id.as_str().into();
         let gpus = view.gpus.iter();
         let gpus = gpus.map(|share| json!({ "device": share.device, "milli": share.milli }));
         value["gpus"] = gpus.collect();
         value["lsn"] = view.lsn.into();
-        Page::new(value).fields(fields(&view)).print(self.output)
+        let fields = fields(&view).add("operation_id", "operation", named(&found.operation_id));
+        Page::new(value).fields(fields).print(self.output)
     }
 }
 
@@ -46,8 +49,15 @@ pub struct NoAllocation {
 
 /// An allocation of the asker's, by its id or name.
 pub async fn allocation(client: &Client, name: &str) -> Result<AllocationView, Failure> {
+    let view = whole(client, name).await?.view;
+    view.ok_or_else(|| QueryError::Empty.into())
+}
+
+/// All that is told of one.
+pub async fn whole(client: &Client, name: &str) -> Result<AllocationReply, Failure> {
     let id = names::allocation(client, name).await?;
-    of_allocation(client, &id, async || client.allocation(&*id, 0).await).await
+    let ask = async || client.allocation_whole(&*id, 0).await;
+    of_allocation(client, &id, ask).await
 }
 
 /// What the cell says of an allocation that its read model may not have yet.

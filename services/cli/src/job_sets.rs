@@ -2,14 +2,17 @@
 
 use crate::{
     Failure, amount,
+    bill::usage,
     context::{Context, Whose},
     explain::object,
     list::State,
-    print::{Output, Page, Sheet, column, moment, number, plain, valued, wide},
+    print::{Output, Page, Sheet, column, exactly, moment, number, plain, valued, wide},
 };
 use clap::Args;
-use client::{JobSetView, JobSetsQuery};
+use client::{Client, JobSetView, JobSetsQuery, UsageBy, UsageQuery};
 use serde_json::Value;
+use std::collections::BTreeMap;
+use vocab::Millis;
 
 #[derive(Args)]
 pub struct JobSets {
@@ -24,6 +27,9 @@ pub struct JobSets {
     /// Only those with an allocation in this state, of several in any of them.
     #[arg(long = "state", value_enum)]
     states: Vec<State>,
+    /// What each has cost since its first request, too; that is asked of the bill, which takes longer.
+    #[arg(long)]
+    cost: bool,
     /// How many at the most.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
@@ -36,6 +42,8 @@ pub struct JobSets {
 
 /// Job sets of a page, at the most.
 const PAGE_MAX: u32 = 1000;
+/// Use is told by the hour.
+const HOUR_MS: i64 = 3_600_000;
 
 impl JobSets {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
@@ -60,10 +68,30 @@ impl JobSets {
             }
         }
         let next = Some(query.after.as_str()).filter(|next| !next.is_empty());
-        let sheet = sheet(&found, of_all, context.clock().now_ms());
-        let job_sets: Value = found.iter().map(json).collect();
-        let value = object([("job_sets", job_sets), ("next", next.into())]);
-        let page = Page::new(value).sheet_or(sheet, "no job sets");
+        let costs = match self.cost {
+            true => Some(Costs::of(&client, &found).await?),
+            false => None,
+        };
+        let sheet = sheet(&found, costs.as_ref(), of_all, context.clock().now_ms());
+        let job_sets: Value = (found.iter())
+            .map(|one| json(one, costs.as_ref()))
+            .collect();
+        let value = object([
+            ("job_sets", job_sets),
+            ("currency", costs.as_ref().map(|it| &*it.currency).into()),
+            (
+                "charged_through_ms",
+                costs.as_ref().map(|it| it.through.0).into(),
+            ),
+            ("next", next.into()),
+        ]);
+        let charged = costs.as_ref().map(|costs| {
+            let through = amount::moment(costs.through);
+            format!("charged up to {through}")
+        });
+        let page = Page::new(value)
+            .sheet_or(sheet, "no job sets")
+            .lines(charged);
         let page = match next {
             Some(next) => page.text(format!("there may be more: --after '{next}'")),
             None => page,
@@ -72,10 +100,59 @@ impl JobSets {
     }
 }
 
-fn sheet(found: &[JobSetView], of_all: bool, now_ms: i64) -> Sheet {
+/// What job sets cost, by tenant, name and queue.
+struct Costs {
+    micro: BTreeMap<[String; 3], i128>,
+    currency: String,
+    through: Millis,
+}
+
+impl Costs {
+    async fn of(client: &Client, found: &[JobSetView]) -> Result<Self, Failure> {
+        let first = found.iter().map(|one| one.first_requested_ms).min();
+        let query = UsageQuery {
+            from_ms: first.map_or(0, |ms| ms - ms.rem_euclid(HOUR_MS)),
+            by: vec![UsageBy::JobSet.into(), UsageBy::Queue.into()],
+            // Of one alone no other's lines are read.
+            job_set: match found {
+                [one] => one.job_set.clone(),
+                _ => String::new(),
+            },
+            ..UsageQuery::default()
+        };
+        let own = client.party().name();
+        let usage = usage::ask(client, query).await?;
+        let mut micro = BTreeMap::new();
+        for line in usage.lines {
+            let tenant = match line.tenant.as_str() {
+                "" => own.to_owned(),
+                tenant => tenant.to_owned(),
+            };
+            *micro.entry([tenant, line.job_set, line.queue]).or_default() +=
+                i128::from(line.amount_micro);
+        }
+        Ok(Self {
+            micro,
+            currency: usage.currency,
+            through: usage.through,
+        })
+    }
+
+    /// Millionths of the currency; of what never ran 0.
+    fn micro(&self, one: &JobSetView) -> i128 {
+        let key = [&one.tenant, &one.job_set, &one.queue].map(String::clone);
+        self.micro.get(&key).copied().unwrap_or(0)
+    }
+}
+
+fn sheet(found: &[JobSetView], costs: Option<&Costs>, of_all: bool, now_ms: i64) -> Sheet {
     let row = |one: &JobSetView| {
         let age = now_ms - one.last_change_ms;
-        vec![
+        let cost = costs.map(|costs| {
+            let (micro, currency) = (costs.micro(one), &costs.currency);
+            exactly(format!("{} {currency}", amount::money(micro)), micro)
+        });
+        let row = vec![
             plain(&one.job_set),
             plain(&one.tenant),
             plain(&one.queue),
@@ -91,9 +168,10 @@ fn sheet(found: &[JobSetView], of_all: bool, now_ms: i64) -> Sheet {
             valued(amount::age(age), age),
             moment(one.first_requested_ms),
             moment(one.last_change_ms),
-        ]
+        ];
+        row.into_iter().chain(cost).collect()
     };
-    let columns = vec![
+    let mut columns = vec![
         column("job_set", "job set"),
         // A tenant knows whose they are.
         match of_all {
@@ -114,10 +192,12 @@ fn sheet(found: &[JobSetView], of_all: bool, now_ms: i64) -> Sheet {
         wide("first_requested_ms", "first requested"),
         wide("last_change_ms", "last change"),
     ];
+    columns.extend(costs.map(|_| column("amount_micro", "cost")));
     Sheet::new(columns, 3, found.iter().map(row).collect())
 }
 
-fn json(one: &JobSetView) -> Value {
+fn json(one: &JobSetView, costs: Option<&Costs>) -> Value {
+    let cost = costs.map(|costs| costs.micro(one).to_string());
     object([
         ("tenant", one.tenant.as_str().into()),
         ("job_set", one.job_set.as_str().into()),
@@ -133,6 +213,7 @@ fn json(one: &JobSetView) -> Value {
         ("denied", one.denied.into()),
         ("first_requested_ms", one.first_requested_ms.into()),
         ("last_change_ms", one.last_change_ms.into()),
+        ("amount_micro", cost.into()),
     ])
 }
 
@@ -151,13 +232,21 @@ mod tests {
             last_change_ms: 1_700_000_000_000,
             ..JobSetView::default()
         };
-        let sheet = sheet(std::slice::from_ref(&one), false, 1_700_000_060_000);
+        let costs = Costs {
+            micro: [(["t", "j", "q"].map(str::to_owned), 1_500_000)].into(),
+            currency: "EUR".to_owned(),
+            through: Millis(0),
+        };
+        let all = std::slice::from_ref(&one);
+        let cost = super::sheet(all, Some(&costs), false, 0).rows[0].pop();
+        assert_eq!(cost.map(|cost| cost.text), Some("1.500000 EUR".to_owned()));
+        let sheet = sheet(all, None, false, 1_700_000_060_000);
         let texts: Vec<&str> = sheet.rows[0].iter().map(|it| it.text.as_str()).collect();
         assert_eq!(texts.len(), sheet.columns.len());
         assert_eq!(texts[..5], ["j", "t", "q", "0", "3"]);
         assert_eq!(texts[12], "1m0s");
         // Programs have the same by either way.
-        let (records, json) = (sheet.records(), json(&one));
+        let (records, json) = (sheet.records(), json(&one, None));
         for field in ["tenant", "waiting", "failed", "last_change_ms"] {
             assert_eq!(records[0][field], json[field], "{field}");
         }

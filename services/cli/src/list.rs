@@ -12,8 +12,8 @@ use crate::{
 };
 use clap::{Args, ValueEnum};
 use client::{AllocationStanding, AllocationView, AllocationsQuery};
-use schemas::v1::Waiting;
-use serde_json::Value;
+use schemas::v1::{Label, Waiting};
+use serde_json::{Map, Value};
 use vocab::ResourceKind;
 
 #[derive(Args)]
@@ -44,6 +44,12 @@ pub struct List {
     /// Only members of this gang.
     #[arg(long)]
     gang: Option<String>,
+    /// Only what is of this priority class.
+    #[arg(long)]
+    priority_class: Option<String>,
+    /// Only what has this label, with this value or with any; of several all of them.
+    #[arg(long = "label", value_name = "NAME[=VALUE]", value_parser = label)]
+    labels: Vec<Label>,
     /// What has a name that begins so.
     #[arg(long)]
     name_prefix: Option<String>,
@@ -53,6 +59,13 @@ pub struct List {
     /// Requested before, in the same form.
     #[arg(long, value_parser = amount::past)]
     until: Option<amount::Past>,
+    /// In the order of this column, by its name in `-o csv`; with - before it from the largest on, as --sort=-cpu_milli. Without it
+    /// the newest request comes first.
+    #[arg(long, value_name = "COLUMN", allow_hyphen_values = true, value_parser = order)]
+    sort: Option<Order>,
+    /// Show these columns, in this order, by their names in `-o csv`. Forms json and yaml have all that there is.
+    #[arg(long, value_name = "COLUMN,...", value_delimiter = ',', value_parser = key)]
+    columns: Vec<String>,
     /// How many at the most.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
@@ -96,32 +109,116 @@ impl State {
 
 /// Allocations of a page, at the most.
 const PAGE_MAX: u32 = 1000;
+/// Those that are looked at for an order that the cell does not keep them in.
+const SORTED_MAX: u32 = 10_000;
+
+/// By which column, and which way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Order {
+    key: String,
+    descending: bool,
+}
+
+impl Order {
+    /// Whether the oldest request comes first; none: the cell does not keep them in this order.
+    fn oldest_first(&self) -> Option<bool> {
+        match self.key.as_str() {
+            "requested_ms" => Some(!self.descending),
+            "age_ms" => Some(self.descending),
+            _ => None,
+        }
+    }
+}
+
+fn key(text: &str) -> Result<String, String> {
+    let sheet = sheet(&[], 0);
+    sheet.column(text).map(|_| text.to_owned())
+}
+
+fn order(text: &str) -> Result<Order, String> {
+    let (text, descending) = match text.strip_prefix('-') {
+        Some(text) => (text, true),
+        None => (text, false),
+    };
+    Ok(Order {
+        key: key(text)?,
+        descending,
+    })
+}
+
+/// A label that is looked for; without a value any will do.
+fn label(text: &str) -> Result<Label, String> {
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    match name {
+        "" => Err(format!("{text}: write NAME or NAME=VALUE")),
+        name => Ok(Label {
+            name: name.to_owned(),
+            value: value.to_owned(),
+        }),
+    }
+}
 
 impl List {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let by_cell = self.sort.as_ref().and_then(Order::oldest_first);
+        let sort = self.sort.clone().filter(|_| by_cell.is_none());
+        if sort.is_some() && self.after.is_some() {
+            return Err(Failure::usage(
+                "--after: it goes on in the order of the requests, and not of another column",
+            ));
+        }
         let client = context.asker_of_one(self.whose.tenant.as_deref()).await?;
         let now_ms = context.clock().now_ms();
-        let (limit, output) = (self.limit, self.output);
+        let (limit, output, columns) = (self.limit, self.output, self.columns.clone());
+        let most = match sort {
+            Some(_) => SORTED_MAX.max(limit),
+            None => limit,
+        };
         let mut query = self.query(now_ms);
-        let mut found: Vec<AllocationView> = Vec::new();
-        loop {
-            query.limit = (limit - found.len() as u32).min(PAGE_MAX);
+        query.oldest_first = by_cell.unwrap_or(false);
+        let mut found = Vec::new();
+        let lsn = loop {
+            query.limit = (most - found.len() as u32).min(PAGE_MAX);
             let page = client.allocations(&query).await?;
             found.extend(page.allocations);
             query.after = page.next;
-            if query.after.is_empty() || found.len() as u32 >= limit {
-                break;
+            if query.after.is_empty() || found.len() as u32 >= most {
+                break page.lsn;
             }
-        }
-        let next = Some(query.after.as_str()).filter(|next| !next.is_empty());
-        let allocations: Value = found.iter().map(json).collect();
-        let value = object([("allocations", allocations), ("next", next.into())]);
-        let page = Page::new(value).sheet_or(sheet(&found, now_ms), "no allocations");
-        let page = match next {
-            Some(next) => page.text(format!("there may be more: --after {next}")),
-            None => page,
         };
-        page.print(output)
+        let next = Some(query.after.as_str()).filter(|next| !next.is_empty());
+        let mut sheet = sheet(&found, now_ms);
+        let mut remark = next.map(|next| format!("there may be more: --after {next}"));
+        let mut shown: Vec<usize> = (0..found.len()).collect();
+        if let Some(Order { key, descending }) = &sort {
+            let looked_at = found.len();
+            shown = sheet.order_by(key, *descending).map_err(Failure::usage)?;
+            shown.truncate(limit as usize);
+            sheet.rows = shown.iter().map(|no| sheet.rows[*no].clone()).collect();
+            remark = match next {
+                Some(_) => Some(format!(
+                    "of the newest {looked_at}: there may be more, and in this order before these"
+                )),
+                None if shown.len() < looked_at => Some(format!(
+                    "the first {} of {looked_at}: --limit shows more",
+                    shown.len()
+                )),
+                None => None,
+            };
+        }
+        let allocations: Value = shown.iter().map(|no| json(&found[*no])).collect();
+        // Of a page in another order than the cell's there is no next one.
+        let next = next.filter(|_| sort.is_none());
+        let value = object([
+            ("allocations", allocations),
+            ("next", next.into()),
+            ("lsn", lsn.into()),
+        ]);
+        let sheet = sheet.only(&columns).map_err(Failure::usage)?;
+        Page::new(value)
+            .sheet_or(sheet, "no allocations")
+            .lines(remark)
+            .print(output)
     }
 
     fn query(self, now_ms: i64) -> AllocationsQuery {
@@ -142,6 +239,8 @@ impl List {
             namespace: self.namespace.unwrap_or_default(),
             node: self.node.unwrap_or_default(),
             gang: self.gang.unwrap_or_default(),
+            priority_class: self.priority_class.unwrap_or_default(),
+            labels: self.labels,
             name_prefix: self.name_prefix.unwrap_or_default(),
             since_ms: ms(self.since),
             until_ms: ms(self.until),
@@ -163,6 +262,8 @@ fn sheet(found: &[AllocationView], now_ms: i64) -> Sheet {
             named(&one.team),
             named(&one.namespace),
             named(&one.gang),
+            named(&one.priority_class),
+            named(&labels(one)),
             bound(one.ttl_ms),
             bound(one.time_limit_ms),
             quota(one),
@@ -177,7 +278,9 @@ fn sheet(found: &[AllocationView], now_ms: i64) -> Sheet {
             number(one.priority),
             number(one.attempts),
             moment_or_never(one.requested_ms),
+            moment_or_never(one.placed_ms),
             moment_or_never(started_ms(one)),
+            moment_or_never(one.ended.as_ref().map_or(0, |ended| ended.ended_ms)),
         ]
     };
     let columns = vec![
@@ -190,6 +293,8 @@ fn sheet(found: &[AllocationView], now_ms: i64) -> Sheet {
         wide("team", "team"),
         wide("namespace", "namespace"),
         wide("gang", "gang"),
+        wide("priority_class", "class"),
+        wide("labels", "labels"),
         wide("ttl_ms", "ttl"),
         wide("time_limit_ms", "time limit"),
         wide("quota_flags", "quota"),
@@ -201,9 +306,18 @@ fn sheet(found: &[AllocationView], now_ms: i64) -> Sheet {
         wide("priority", "priority"),
         wide("attempts", "attempts"),
         wide("requested_ms", "requested"),
+        wide("placed_ms", "placed"),
         wide("started_ms", "started"),
+        wide("ended_ms", "ended"),
     ];
-    Sheet::new(columns, 13, found.iter().map(row).collect())
+    Sheet::new(columns, 15, found.iter().map(row).collect())
+}
+
+/// As people write them.
+pub fn labels(one: &AllocationView) -> String {
+    let labels = one.labels.iter();
+    let labels = labels.map(|label| format!("{}={}", label.name, label.value));
+    labels.collect::<Vec<_>>().join(" ")
 }
 
 /// What is asked for is not below 0.
@@ -272,8 +386,14 @@ pub fn json(one: &AllocationView) -> Value {
     let text = |text: &str| Some(text).filter(|text| !text.is_empty()).into();
     let ms = |ms: i64| Some(ms).filter(|ms| *ms != 0).into();
     let bound = |ms: u64| Some(ms).filter(|ms| *ms != 0).into();
+    let amount = |amount: i64| Some(amount).filter(|amount| *amount != 0).into();
     let reason = one.waiting.as_ref().map(|waiting| words(waiting.reason()));
     let ended = one.ended.as_ref();
+    let labels = one.labels.iter();
+    let labels: Map<String, Value> = labels
+        .map(|label| (label.name.clone(), label.value.as_str().into()))
+        .collect();
+    let labels = Value::Object(labels);
     object([
         ("allocation_id", one.allocation_id.as_str().into()),
         ("name", text(&one.name)),
@@ -293,10 +413,16 @@ pub fn json(one: &AllocationView) -> Value {
         ("gang", text(&one.gang)),
         ("priority", one.priority.into()),
         ("priority_class", text(&one.priority_class)),
+        ("labels", labels),
         ("cpu_milli", one.cpu_milli.into()),
+        ("cpu_milli_limit", amount(one.cpu_milli_limit)),
         ("memory_bytes", one.memory_bytes.into()),
+        ("memory_bytes_limit", amount(one.memory_bytes_limit)),
         ("gpu_count", one.gpu_count.into()),
         ("gpu_milli", one.gpu_milli.into()),
+        ("gpu_models", one.gpu_models.clone().into()),
+        ("qos", words(one.qos()).into()),
+        ("run_time_ms", bound(one.run_time_ms)),
         ("node", text(&one.node)),
         ("attempts", one.attempts.into()),
         ("array_index", one.array_index.into()),
@@ -400,16 +526,25 @@ mod tests {
         (other.gpu_count, other.gpu_milli) = (2, 500);
         (other.ttl_ms, other.time_limit_ms) = (3_600_000, 90_000);
         (other.quota_soft, other.quota_borrowed) = (true, true);
+        other.priority_class = "urgent".to_owned();
+        other.labels = [("grant", "7"), ("model", "bert")]
+            .map(|(name, value)| Label {
+                name: name.to_owned(),
+                value: value.to_owned(),
+            })
+            .to_vec();
         let sheet = sheet(&[view(), other], 1_700_000_000_000 + 3_660_000);
         let texts =
             |row: &[Cell]| -> Vec<String> { row.iter().map(|cell| cell.text.clone()).collect() };
         assert_eq!(
-            texts(&sheet.rows[0])[1..17],
+            texts(&sheet.rows[0])[1..19],
             [
                 "-",
                 "default",
                 "requested",
                 "team-a",
+                "-",
+                "-",
                 "-",
                 "-",
                 "-",
@@ -426,11 +561,15 @@ mod tests {
         );
         let second = texts(&sheet.rows[1]);
         assert_eq!(
-            (second[1].as_str(), second[15].as_str()),
+            (second[1].as_str(), second[17].as_str()),
             ("train-1", "1.000 GPUs")
         );
         let expected = ["1h", "90s", "above a soft limit, borrowed from the cohort"];
-        assert_eq!(second[9..12], expected);
+        assert_eq!(second[11..14], expected);
+        assert_eq!(
+            (second[9].as_str(), second[10].as_str()),
+            ("urgent", "grant=7 model=bert")
+        );
         let record = &sheet.records()[1];
         assert_eq!(record["ttl_ms"], 3_600_000);
         assert_eq!(record["quota_flags"], "soft borrowed");
@@ -438,5 +577,19 @@ mod tests {
         assert_eq!(record["memory_bytes"], 3 << 29);
         assert_eq!(record["started_ms"], Value::Null);
         assert_eq!(sheet.columns.len(), second.len());
+    }
+
+    #[test]
+    fn an_order_is_a_column_and_the_oldest_are_the_cells_own() {
+        let read = |text: &str| order(text).map(|it| (it.oldest_first(), it.descending));
+        assert_eq!(read("requested_ms"), Ok((Some(true), false)));
+        assert_eq!(read("-requested_ms"), Ok((Some(false), true)));
+        // What is the oldest has the largest age.
+        assert_eq!(read("-age_ms"), Ok((Some(true), true)));
+        assert_eq!(read("-cpu_milli"), Ok((None, true)));
+        let wrong = read("cpu").unwrap_err();
+        assert!(wrong.contains("cpu_milli, memory_bytes"), "{wrong}");
+        assert_eq!(label("grant").map(|label| label.value), Ok(String::new()));
+        assert!(label("=7").is_err());
     }
 }

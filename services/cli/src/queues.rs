@@ -203,6 +203,7 @@ fn preempted(events: &[PreemptionEvent]) -> Sheet {
     let row = |one: &PreemptionEvent| {
         let by = one.by.map_or(String::new(), |by| by.to_string());
         let over = one.over.as_ref();
+        let by_priority = one.by_priority.map_or_else(|| named(""), number);
         vec![
             number(one.position.lsn.0),
             moment(one.at.0),
@@ -212,6 +213,8 @@ fn preempted(events: &[PreemptionEvent]) -> Sheet {
             plain(&one.queue),
             plain(one.cause.name()),
             named(&by),
+            number(one.priority),
+            by_priority,
             plain(over.map_or("stopping", |over| over.outcome.name())),
             over.map_or_else(|| named(""), |over| moment(over.at.0)),
             over.map_or_else(|| named(""), |over| yes_or_no(over.requeued)),
@@ -228,6 +231,8 @@ fn preempted(events: &[PreemptionEvent]) -> Sheet {
         column("queue", "queue"),
         column("cause", "cause"),
         column("by", "for"),
+        column("priority", "priority"),
+        column("by_priority", "for priority"),
         column("outcome", "outcome"),
         column("stopped_at_ms", "stopped"),
         column("requeued", "queued again"),
@@ -268,6 +273,8 @@ fn preemption_json(one: &PreemptionEvent) -> Value {
         ("node", one.node.clone().into()),
         ("cause", one.cause.name().into()),
         ("by", one.by.map(|by| by.to_string()).into()),
+        ("priority", one.priority.into()),
+        ("by_priority", one.by_priority.into()),
         ("at_ms", one.at.0.into()),
         ("grace_until_ms", one.grace_until.0.into()),
         (
@@ -303,6 +310,8 @@ mod tests {
             node: "n1".into(),
             cause: PreemptionCause::FairShare,
             by: None,
+            priority: 5,
+            by_priority: Some(100),
             at: Millis(0),
             grace_until: Millis(30_000),
             over: None,
@@ -323,6 +332,8 @@ mod tests {
             "q",
             "fair_share",
             "-",
+            "5",
+            "100",
         ];
         let grace = "1970-01-01T00:00:30Z";
         let check = |one: &PreemptionEvent, rest: [&str; 5]| {

@@ -67,14 +67,20 @@ fn sheet(found: &[RefusalView]) -> Sheet {
     let row = |one: &RefusalView| {
         let broken = one.broken.clone().unwrap_or_default();
         let rule = Rule::from_number(broken.rule).map_or("", Rule::name);
+        // A rule without a limit has 0 for both.
+        let has_limit = (broken.limit, broken.actual) != (0, 0);
+        let of_a_limit = |amount: u64| match has_limit {
+            true => exactly(amount.to_string(), amount),
+            false => named(""),
+        };
         vec![
             moment(one.at_ms),
             plain(&one.tenant),
             named(&one.verb),
             named(rule),
             named(&broken.subject),
-            exactly(broken.limit.to_string(), broken.limit),
-            exactly(broken.actual.to_string(), broken.actual),
+            of_a_limit(broken.limit),
+            of_a_limit(broken.actual),
             plain(&one.explanation),
             named(&one.operation_id),
             exactly(one.number.to_string(), one.number),
@@ -84,7 +90,7 @@ fn sheet(found: &[RefusalView]) -> Sheet {
     let columns = vec![
         column("at_ms", "at"),
         column("tenant", "tenant"),
-        column("verb", "verb"),
+        wide("verb", "verb"),
         wide("rule", "rule"),
         wide("subject", "subject"),
         wide("limit", "limit"),

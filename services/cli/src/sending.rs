@@ -3,7 +3,7 @@
 use crate::{Failure, amount, context::Context, print::note};
 use chassis::Stopwatch;
 use clap::Args;
-use client::{Client, Operation};
+use client::{AllocationsQuery, Client, Operation};
 use schemas::v1::SettingView;
 use std::time::Duration;
 
@@ -52,6 +52,18 @@ impl Sending {
         let id = self.operation_id.as_deref()?;
         let set = views.find(|view| view.operation_id == id);
         set.map(|view| view.version)
+    }
+
+    /// Waits until the cell tells of allocations all that was decided here, so that the next command sees it.
+    pub async fn seen(client: &Client) {
+        let query = AllocationsQuery {
+            at_lsn: client.decided_lsn(),
+            limit: 1,
+            ..AllocationsQuery::default()
+        };
+        if client.allocations(&query).await.is_err() {
+            note!("the cell may tell so a moment later");
+        }
     }
 
     pub fn deadline(&self) -> Option<Duration> {

@@ -77,12 +77,21 @@ impl Client {
         allocation_id: impl Into<String>,
         at_lsn: u64,
     ) -> Result<AllocationView, QueryError> {
+        let reply = self.allocation_whole(allocation_id, at_lsn).await?;
+        reply.view.ok_or(QueryError::Empty)
+    }
+
+    /// All that is told of an allocation: where it stands, what it asked for, and the places that it has had.
+    pub async fn allocation_whole(
+        &self,
+        allocation_id: impl Into<String>,
+        at_lsn: u64,
+    ) -> Result<AllocationReply, QueryError> {
         let query = AllocationQuery {
             allocation_id: allocation_id.into(),
             at_lsn,
         };
-        let reply: AllocationReply = self.ask("allocation", &query).await?;
-        reply.view.ok_or(QueryError::Empty)
+        self.ask("allocation", &query).await
     }
 
     /// A page of one's own allocations, the newest request first. The next one has the `next` of this one as `after`.

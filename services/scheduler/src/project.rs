@@ -11,7 +11,7 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
-pub use allocation::AllocationRow;
+pub use allocation::{AllocationRow, Attempt};
 pub use counts::{Count, CountKey, CountRow, Counted};
 pub use entry::{ANOTHER_TENANTS, Entries, Entry, Outcome, Over, Position, PreemptionRow, Said};
 pub use named::{HeldRow, ResourceRow, SpaceRow};
@@ -32,7 +32,7 @@ use ledger::{Batching, IllegalEvent, Projection};
 use node::{NodeFact, Nodes};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, mem};
 use vocab::{AllocationNo, At, Event, LifeFact, NamedSpecs, Numbered, Token};
 
 /// One row to be written. Of what it replaces the last one counts; entries only add up.
@@ -61,6 +61,8 @@ pub struct Written {
     pub before: Option<Standing>,
     /// What was said of it in the batch that is said of every allocation once, each as [`Entries`]: it stands in the row.
     pub told: Told,
+    /// The tenant's id of the operation that asked for it, where no batch has written it before: the row has it then.
+    pub operation: Option<Token>,
 }
 
 impl Written {
@@ -75,31 +77,35 @@ impl Written {
     }
 }
 
-/// An allocation that has not ended, and what the batch has to write of it.
+/// An allocation that has not ended.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(transparent)]
 struct Live {
     row: AllocationRow,
-    /// None: nothing.
+    /// Where what the batch has to write of it lies; none: nothing. Few are changed by a batch, so it lies elsewhere.
     #[serde(skip)]
-    changed: Option<Changed>,
+    changed: Option<usize>,
 }
 
+/// What a batch has to write of an allocation beside its row.
 #[derive(Debug, Default)]
 struct Changed {
+    allocation: AllocationNo,
     before: Option<Standing>,
     told: Told,
+    operation: Option<Token>,
 }
 
 /// Most batches say of an allocation that it was placed, that it has ended, or both.
 type Told = SmallVec<[Bytes; 2]>;
 
-impl Live {
-    fn written(row: AllocationRow, changed: Changed) -> Change {
+impl Changed {
+    fn written(self, row: AllocationRow) -> Change {
         Change::Allocation(Written {
             row,
-            before: changed.before,
-            told: changed.told,
+            before: self.before,
+            told: self.told,
+            operation: self.operation,
         })
     }
 }
@@ -111,9 +117,9 @@ pub struct WarmProjection {
     reservations: BTreeMap<Token, ReservationRow>,
     named: Named,
     nodes: Nodes,
-    /// Those that the batch has changed, each once; some have ended since.
+    /// Of those that the batch has changed, each once; some have ended since.
     #[serde(skip)]
-    changed: Vec<AllocationNo>,
+    changed: Vec<Changed>,
     /// None: not counted since the snapshot.
     #[serde(skip)]
     counts: Option<LiveCounts>,
@@ -125,11 +131,16 @@ pub struct WarmProjection {
 
 impl WarmProjection {
     fn requested(&mut self, at: &At, fact: &AllocationRequested) {
-        let row = AllocationRow::requested(at, &fact.operation.tenant, self.specs.of(&fact.spec));
+        let operation = &fact.operation;
+        let row = AllocationRow::requested(at, &operation.tenant, self.specs.of(&fact.spec));
         let live = &self.live;
         self.counts.get_or_insert_with(|| LiveCounts::of(live));
-        let changed = Some(Changed::default());
-        self.changed.push(row.allocation);
+        let changed = Some(self.changed.len());
+        self.changed.push(Changed {
+            allocation: row.allocation,
+            operation: operation.operation_id.clone(),
+            ..Changed::default()
+        });
         self.live.insert(row.allocation, Live { row, changed });
     }
 
@@ -142,6 +153,12 @@ impl WarmProjection {
         out: &mut Vec<Change>,
     ) -> Result<(), IllegalEvent> {
         let allocation = life.allocation();
+        let by = match life {
+            LifeFact::AllocationPreempted(fact) => fact.by,
+            _ => None,
+        };
+        let by = by.and_then(|by| self.live.get(&by));
+        let by_priority = by.map(|by| by.row.spec.common().priority);
         let live = &mut self.live;
         let counts = self.counts.get_or_insert_with(|| LiveCounts::of(live));
         let Some(Live { row, changed }) = live.get_mut(&allocation) else {
@@ -150,29 +167,31 @@ impl WarmProjection {
                 false => Err(IllegalEvent::new("not live", &life)),
             };
         };
-        let changed = changed.get_or_insert_with(|| {
-            self.changed.push(allocation);
+        let all_changed = &mut self.changed;
+        let changed = *changed.get_or_insert_with(|| {
             counts.go(row);
-            Changed {
+            all_changed.push(Changed {
+                allocation,
                 before: Some(Standing::of(&row.state)),
                 ..Changed::default()
-            }
+            });
+            all_changed.len() - 1
         });
         let attempts = row.attempts;
-        let preempted = row.turn(at, life)?;
+        let preempted = row.turn(at, life, by_priority)?;
         out.extend(preempted.map(|row| Change::Preemption(Box::new(row))));
         if let Some(said) = Said::of(fact) {
             if is_told_once(said, attempts) {
-                changed.told.push(self.teller.tell(at, fact));
+                all_changed[changed].told.push(self.teller.tell(at, fact));
             } else {
                 let entry = Entry::new(Position::of(at), at.now, fact.clone());
                 out.extend(entry.map(|entry| Change::Entry(Box::new(entry))));
             }
         }
         if row.state.stage().is_over()
-            && let Some(Live { row, changed }) = self.live.remove(&allocation)
+            && let Some(Live { row, .. }) = self.live.remove(&allocation)
         {
-            out.push(Live::written(row, changed.unwrap_or_default()));
+            out.push(mem::take(&mut all_changed[changed]).written(row));
         }
         Ok(())
     }
@@ -275,7 +294,7 @@ impl Projection for WarmProjection {
     type Input<'a> = Input<'a>;
 
     const NAME: &'static str = "scheduler";
-    const STATE_VERSION: u32 = 8;
+    const STATE_VERSION: u32 = 9;
     const BATCHING: Batching = Batching::BULK;
 
     fn project(
@@ -365,12 +384,12 @@ impl Projection for WarmProjection {
         let Some(counts) = &mut self.counts else {
             return;
         };
-        for allocation in self.changed.drain(..) {
-            if let Some(Live { row, changed }) = self.live.get_mut(&allocation)
-                && let Some(changed) = changed.take()
-            {
+        for changed in self.changed.drain(..) {
+            // None has the number 0, which one that has ended leaves behind.
+            if let Some(Live { row, changed: at }) = self.live.get_mut(&changed.allocation) {
+                *at = None;
                 counts.come(row);
-                out.push(Live::written(row.clone(), changed));
+                out.push(changed.written(row.clone()));
             }
         }
         out.extend(counts.finish().map(Change::Count));

@@ -7,6 +7,7 @@ mod named;
 mod nodes;
 mod preemptions;
 mod queues;
+mod request;
 mod reservations;
 mod tenants;
 mod trial;

@@ -86,8 +86,8 @@ impl SchedulerTables {
         update(tx, &changed).await?;
         let were_live = over.iter().filter(|one| !one.is_first());
         let ids = were_live.map(|one| one.row.allocation.id(self.cell).0);
-        let said = allocations::leave(tx, &ids.collect::<Vec<_>>()).await?;
-        ended::write(tx, self.cell, &over, &said).await?;
+        let left = allocations::leave(tx, &ids.collect::<Vec<_>>()).await?;
+        ended::write(tx, self.cell, &over, &left).await?;
         queue::write(tx, self.cell, written).await?;
         tallies::write(tx, &Tallies::of(written)).await
     }

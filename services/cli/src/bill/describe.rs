@@ -6,14 +6,14 @@ use crate::{
     context::{Context, Whose},
     get, list, look,
     print::{
-        Cell, Fields, Output, Page, Sheet, bound, column, exactly, moment_or_never, named, number,
-        plain, quantity,
+        Cell, Fields, Output, Page, Sheet, bound, column, exactly, moment, moment_or_never, named,
+        number, plain, quantity, valued,
     },
-    submit::{how, words},
+    submit::{document, how, words},
 };
 use clap::Args;
-use client::{AllocationView, QueryError, UsagePage, UsageQuery};
-use schemas::v1::RunUsage;
+use client::{AllocationView, Attempt, QueryError, UsagePage, UsageQuery};
+use schemas::v1::{EndCause, RunUsage};
 use serde_json::{Value, json};
 use vocab::{Millis, ResourceKind};
 
@@ -30,25 +30,89 @@ pub struct Describe {
 impl Describe {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.asker_of_one(self.whose.tenant.as_deref()).await?;
-        let view = get::allocation(&client, &self.allocation_id).await?;
+        let whole = get::whole(&client, &self.allocation_id).await?;
+        let view = whole.view.ok_or(QueryError::Empty)?;
+        let tenant = client.party().name();
+        let request = whole.asked.map(|asked| document(&asked, tenant));
         let query = UsageQuery {
             allocation_id: view.allocation_id.clone(),
             at_lsn: view.lsn,
             ..UsageQuery::default()
         };
         let cost = client.usage(&query).await;
-        let page = Page::new(as_json(&view, &cost))
-            .fields(fields(&view))
-            .sheet(resources(&view, cost.as_ref().ok()));
-        let page = match cost {
-            Ok(page_of) => page.text(format!(
-                "charged up to {}",
-                amount::moment(Millis(page_of.through_ms))
-            )),
-            Err(error) => page.text(format!("what it costs is not known now: {error}")),
+        let mut value = as_json(&view, &cost);
+        value["operation_id"] = whole.operation_id.as_str().into();
+        value["attempts"] = whole.attempts.iter().map(attempt_json).collect();
+        value["request"] = request.clone().into();
+        let charged = match &cost {
+            Ok(page) => format!("charged up to {}", amount::moment(Millis(page.through_ms))),
+            Err(error) => format!("what it costs is not known now: {error}"),
+        };
+        let operation = named(&whole.operation_id);
+        let page = Page::new(value)
+            .fields(fields(&view).add("operation_id", "operation", operation))
+            .sheet(resources(&view, cost.as_ref().ok()))
+            .text(charged)
+            .sheet(attempts(&whole.attempts));
+        let page = match &request {
+            Some(request) => page.document(ASKED_FOR, request)?,
+            None => page,
         };
         page.print(self.output)
     }
+}
+
+/// Above the request.
+const ASKED_FOR: &str =
+    "asked for, as a document of submit --file; submit --again asks for the same:";
+
+/// The places that it has had. With one alone all of it stands above.
+fn attempts(all: &[Attempt]) -> Sheet {
+    let row = |(no, one): (usize, &Attempt)| {
+        let cause = match one.cause() {
+            EndCause::Unspecified => named(""),
+            cause => exactly(how(cause, one.exit), words(cause)),
+        };
+        vec![
+            number(no),
+            exactly(look::place(&one.node, &one.gpus), &one.node),
+            moment(one.placed_ms),
+            moment_or_never(one.started_ms),
+            moment_or_never(one.ended_ms),
+            cause,
+        ]
+    };
+    let columns = vec![
+        column("attempt", "attempt"),
+        column("node", "place"),
+        column("placed_ms", "placed"),
+        column("started_ms", "started"),
+        column("ended_ms", "ended"),
+        column("end_cause", "by"),
+    ];
+    let rows = match all {
+        [] | [_] => Vec::new(),
+        all => (1..).zip(all).map(row).collect(),
+    };
+    let width = columns.len();
+    Sheet::new(columns, width, rows)
+}
+
+fn attempt_json(one: &Attempt) -> Value {
+    let ms = |ms: i64| Some(ms).filter(|ms| *ms != 0);
+    let cause = Some(one.cause()).filter(|cause| *cause != EndCause::Unspecified);
+    let gpus = one.gpus.iter();
+    let gpus = gpus.map(|share| json!({ "device": share.device, "milli": share.milli }));
+    json!({
+        "node": one.node,
+        "gpus": gpus.collect::<Vec<_>>(),
+        "placed_ms": one.placed_ms,
+        "started_ms": ms(one.started_ms),
+        "ended_ms": ms(one.ended_ms),
+        "end_cause": cause.map(words),
+        "exit_code": one.exit.map(|exit| exit.code),
+        "signal": one.exit.map(|exit| exit.signal).filter(|signal| *signal != 0),
+    })
 }
 
 fn fields(view: &AllocationView) -> Fields {
@@ -66,7 +130,10 @@ fn fields(view: &AllocationView) -> Fields {
         .add("name", "name", named(&view.name))
         .add("job_set", "job set", plain(&view.job_set))
         .add("queue", "queue", plain(&view.queue))
-        .add("team", "team", named(&view.team))
+        .add("account", "account", named(&account(view)))
+        .add("priority", "priority", priority(view))
+        .add("gang", "gang", named(&view.gang))
+        .add("labels", "labels", named(&list::labels(view)))
         .add("state", "state", exactly(state, words(view.state())))
         .add("node", "place", place)
         .add("quota_flags", "quota", list::quota(view))
@@ -87,10 +154,26 @@ fn fields(view: &AllocationView) -> Fields {
         .add("ended_ms", "ended", moment_or_never(ended_ms))
 }
 
+/// Below its tenant.
+fn account(view: &AllocationView) -> String {
+    match view.namespace.as_str() {
+        "" => view.team.clone(),
+        namespace => format!("{}/{namespace}", view.team),
+    }
+}
+
+fn priority(view: &AllocationView) -> Cell {
+    match view.priority_class.as_str() {
+        "" => number(view.priority),
+        class => valued(format!("{} ({class})", view.priority), view.priority),
+    }
+}
+
 fn resources(view: &AllocationView, cost: Option<&UsagePage>) -> Sheet {
     let columns = vec![
         column("resource", "resource"),
         column("asked", "asked for"),
+        column("limit", "may take"),
         column("used", "used"),
         column("charged", "charged for"),
         column("amount_micro", "cost"),
@@ -162,10 +245,24 @@ fn row(
     vec![
         plain(resource),
         quantity(kind, asked.unsigned_abs()),
+        limit(kind, view),
         used.unwrap_or_else(|| named("")),
         named(&charged.join(", ")),
         money,
     ]
+}
+
+/// What it may take where there is some left, if that is more than it asked for.
+fn limit(kind: ResourceKind, view: &AllocationView) -> Cell {
+    let limit = match kind {
+        ResourceKind::Cpu => view.cpu_milli_limit,
+        ResourceKind::Memory => view.memory_bytes_limit,
+        ResourceKind::Gpu => 0,
+    };
+    match limit {
+        0 => valued("-".to_owned(), Value::Null),
+        limit => quantity(kind, limit.unsigned_abs()),
+    }
 }
 
 /// To the millisecond.
@@ -248,9 +345,9 @@ mod tests {
         assert_eq!(
             rows,
             [
-                "cpu | 1.000 cores | 0.012 CPU seconds | 1.000000 core-hours | 1.500000 EUR",
-                "memory | 64 MiB | 32 MiB at the most | - | -",
-                "gpu:G2 | 0.500 GPUs | - | 0.500000 GPU-hours | 1.500000 EUR",
+                "cpu | 1.000 cores | - | 0.012 CPU seconds | 1.000000 core-hours | 1.500000 EUR",
+                "memory | 64 MiB | - | 32 MiB at the most | - | -",
+                "gpu:G2 | 0.500 GPUs | - | - | 0.500000 GPU-hours | 1.500000 EUR",
             ]
         );
     }

@@ -6,7 +6,7 @@ mod invoice;
 mod rates;
 mod report;
 mod show;
-mod usage;
+pub mod usage;
 
 pub use budgets::{Budgets, ask as all_budgets, sheet as budgets_sheet};
 pub use describe::Describe;

@@ -113,10 +113,10 @@ impl By {
 }
 
 /// Lines, and the moment up to which what runs is in them.
-struct Found {
-    lines: Vec<UsageLine>,
-    through: Millis,
-    currency: String,
+pub struct Found {
+    pub lines: Vec<UsageLine>,
+    pub through: Millis,
+    pub currency: String,
 }
 
 impl Usage {
@@ -163,7 +163,8 @@ impl Usage {
     }
 }
 
-async fn ask(client: &Client, mut query: UsageQuery) -> Result<Found, Failure> {
+/// All lines, of as many pages as there are.
+pub async fn ask(client: &Client, mut query: UsageQuery) -> Result<Found, Failure> {
     let mut lines = Vec::new();
     loop {
         let page = client.usage(&query).await?;

@@ -16,7 +16,8 @@ pub fn object<const N: usize>(fields: [(&str, Value); N]) -> Value {
 
 pub fn explanation(explanation: &Explanation, at: Option<Lsn>) -> Value {
     let one = &explanation.allocation;
-    let cell = cell_of(one.id);
+    let (spec, cell) = (&one.spec, cell_of(one.id));
+    let text = |token: Option<&Token>| token.map(Token::as_str).into();
     let entries = explanation
         .history
         .iter()
@@ -25,12 +26,12 @@ pub fn explanation(explanation: &Explanation, at: Option<Lsn>) -> Value {
         ("allocation_id", one.id.to_string().into()),
         ("tenant", one.tenant.clone().into()),
         ("queue", one.queue.clone().into()),
-        ("priority", one.priority.into()),
-        ("priority_class", one.priority_class.clone().into()),
-        ("gang", one.gang.clone().into()),
-        ("team", one.team.clone().into()),
-        ("namespace", one.namespace.clone().into()),
-        ("qos", one.qos.name().into()),
+        ("priority", spec.priority.into()),
+        ("priority_class", text(spec.priority_class.as_ref())),
+        ("gang", text(spec.gang.as_ref().map(|gang| &gang.name))),
+        ("team", text(spec.team.as_ref())),
+        ("namespace", text(spec.namespace.as_ref())),
+        ("qos", spec.qos().name().into()),
         ("state", one.state.clone().into()),
         ("quota", one.quota.as_ref().map(of_refusal).into()),
         (

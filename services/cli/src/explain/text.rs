@@ -46,18 +46,20 @@ pub fn lines(explanation: &Explanation, at: Option<Lsn>, history: bool) -> Vec<S
         out.extend(of_group(cell, allocation.id, group));
     }
     out.extend(of_placement(explanation, at));
-    let before: Vec<_> = explanation
-        .history
-        .iter()
-        .filter(|entry| history || unrest(entry))
+    let before = explanation.history.iter();
+    let before = before.filter(|entry| history || unrest(entry));
+    let mut before: Vec<_> = before
+        .map(|one| (one.at, format!("  {}", entry::line(cell, one))))
         .collect();
+    // Nothing was decided by it, so it is no entry of its own.
+    if let (None, true, Some(started)) = (at, history, allocation.started_at) {
+        let moment = amount::moment(started);
+        before.push((started, format!("  {moment} started, by its node's report")));
+        before.sort_by_key(|(at, _)| *at);
+    }
     if !before.is_empty() {
         out.push("history".into());
-        out.extend(
-            before
-                .iter()
-                .map(|one| format!("  {}", entry::line(cell, one))),
-        );
+        out.extend(before.into_iter().map(|(_, line)| line));
     }
     out.push(format!(
         "as of lsn    {}",
@@ -81,32 +83,32 @@ fn unrest(entry: &Entry) -> bool {
 
 fn asks(allocation: &Allocation) -> String {
     let human = amount::human;
+    let spec = &allocation.spec;
     let mut text = format!(
         "asks for     {}, {}",
-        human(ResourceKind::Cpu, allocation.cpu_milli),
-        human(ResourceKind::Memory, allocation.memory_bytes)
+        human(ResourceKind::Cpu, spec.cpu_milli),
+        human(ResourceKind::Memory, spec.memory_bytes)
     );
-    if allocation.gpu_count > 0 {
-        let (count, milli) = (allocation.gpu_count, allocation.gpu_milli);
-        text += &format!(", {count} GPUs ({milli} of 1000 of each)");
+    if let Some(gpu) = &spec.gpu {
+        text += &format!(", {} GPUs ({} of 1000 of each)", gpu.count, gpu.milli);
     }
-    if allocation.qos == QosClass::BestEffort {
+    if spec.qos() == QosClass::BestEffort {
         text = "asks for     nothing, and runs on what is left over".into();
     }
-    if let Some(team) = &allocation.team {
-        let namespace = allocation.namespace.as_ref();
+    if let Some(team) = &spec.team {
+        let namespace = spec.namespace.as_ref();
         let below = namespace.map_or(String::new(), |name| format!("/{name}"));
         text += &format!(", by {team}{below}");
     }
     text += &format!(
         ", in queue {}, priority {}",
-        allocation.queue, allocation.priority
+        allocation.queue, spec.priority
     );
-    if let Some(class) = &allocation.priority_class {
+    if let Some(class) = &spec.priority_class {
         text += &format!(" ({class})");
     }
-    if let Some(gang) = &allocation.gang {
-        text += &format!(", in gang {gang}");
+    if let Some(gang) = &spec.gang {
+        text += &format!(", in gang {}", gang.name);
     }
     text
 }

@@ -20,6 +20,8 @@ mod units;
 
 pub use fields::{Fields, Wrong, known, text};
 pub use kind::{Kind, Setting, expecting};
-pub use plan::{Action, Difference, Plan, Send, Standing, Step, patched, plan, rank};
+pub use plan::{
+    Action, Difference, Plan, Send, Standing, Step, kinds_named, patched, plan, rank, unmet,
+};
 pub use read::{Document, Place, gathered, read, written};
 pub use units::text_of;

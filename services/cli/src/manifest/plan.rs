@@ -240,6 +240,63 @@ pub fn plan(
     Ok(Plan { steps })
 }
 
+/// What a setting names that has to be set itself: by which field, and what.
+fn named_in(change: &Change) -> Vec<(&'static str, Kind, &str)> {
+    let mut all = Vec::new();
+    match change {
+        Change::Tenant(set) => {
+            let classes = set.priority_classes.iter();
+            all.extend(classes.map(|class| ("classes", Kind::PriorityClass, &**class)));
+        }
+        Change::Quota(set) => all.push(("account", Kind::Tenant, &set.tenant)),
+        Change::Budget(set) => all.push(("account", Kind::Tenant, &set.tenant)),
+        Change::Queue(set) => {
+            all.push(("parent", Kind::Queue, &set.parent));
+            let tenants = set.tenants.iter();
+            all.extend(tenants.map(|tenant| ("tenants", Kind::Tenant, &**tenant)));
+        }
+        Change::Rate(set) => all.extend([
+            ("tenant", Kind::Tenant, &*set.tenant),
+            ("class", Kind::PriorityClass, &*set.priority_class),
+        ]),
+        _ => {}
+    }
+    all.retain(|(_, _, name)| !name.is_empty());
+    all
+}
+
+/// The kinds of what settings of this kind name.
+pub fn kinds_named(kind: Kind) -> &'static [Kind] {
+    match kind {
+        Kind::Tenant => &[Kind::PriorityClass],
+        Kind::Quota | Kind::Budget => &[Kind::Tenant],
+        Kind::Queue => &[Kind::Queue, Kind::Tenant],
+        Kind::Rate => &[Kind::Tenant, Kind::PriorityClass],
+        _ => &[],
+    }
+}
+
+/// What the plan would set that names what is set neither in the cell nor by the plan.
+pub fn unmet(plan: &Plan, standing: &Standing) -> Vec<String> {
+    let creates = |kind: Kind, name: &str| {
+        let steps = plan.steps.iter();
+        let mut creates = steps.filter(|step| step.action == Action::Create);
+        creates.any(|step| step.kind == kind && step.key == name)
+    };
+    let mut faults = Vec::new();
+    for (step, send) in plan.sends() {
+        for (field, kind, name) in named_in(&send.change) {
+            if standing.get(kind, name).is_none() && !creates(kind, name) {
+                let (of, key, kind) = (step.kind.name(), &step.key, kind.name());
+                faults.push(format!(
+                    "{of} {key}: {field}: there is no {kind} {name}, neither in the cell nor in the files"
+                ));
+            }
+        }
+    }
+    faults
+}
+
 /// When what it says begins to hold, if it says so and that is a moment.
 fn begins(document: &Document) -> Option<i64> {
     let from = fields::one::<Moment>(&document.fields, "from")

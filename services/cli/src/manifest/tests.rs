@@ -605,6 +605,35 @@ fn parents_go_before_their_queues() {
 }
 
 #[test]
+fn what_is_named_has_to_be_set() {
+    let cell = Cell::of(vec![]);
+    let unmet = |file: &str| {
+        let plan = cell.plan(file, false).unwrap();
+        super::unmet(&plan, &Standing::default())
+    };
+    let quota = "kind: Quota\naccount: a/ml\nresource: cpu\nhard: 4\n";
+    assert_eq!(
+        unmet(quota),
+        ["Quota a/ml cpu: account: there is no Tenant a, neither in the cell nor in the files"]
+    );
+    let tenant = "---\nkind: Tenant\ntenant: a\n";
+    assert_eq!(unmet(&format!("{quota}{tenant}")), Vec::<String>::new());
+    let tenant = format!("{quota}{tenant}classes: [urgent]\n");
+    assert_eq!(
+        unmet(&tenant),
+        [
+            "Tenant a: classes: there is no PriorityClass urgent, neither in the cell nor in the files"
+        ]
+    );
+    let class = "---\nkind: PriorityClass\nclass: urgent\nvalue: 5\n";
+    assert_eq!(unmet(&format!("{tenant}{class}")), Vec::<String>::new());
+    let queue = "kind: Queue\nqueue: q\nparent: top\ntenants: [b]\n";
+    assert_eq!(unmet(queue).len(), 2);
+    let rate = "kind: Rate\nresource: cpu\nprice: 1\ntenant: b\n";
+    assert_eq!(unmet(rate).len(), 1);
+}
+
+#[test]
 fn what_is_absent_stays_and_null_clears() {
     let mut cell = Cell::default();
     applied(&mut cell, FILE);

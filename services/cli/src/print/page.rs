@@ -84,6 +84,13 @@ impl Page {
         self
     }
 
+    /// For people a value as YAML, below what it is.
+    pub fn document(self, title: &str, value: &Value) -> Result<Self, Failure> {
+        let text = yaml(value)?;
+        let lines = text.lines().map(|line| format!("  {line}"));
+        Ok(self.text(title).lines(lines))
+    }
+
     pub fn lines(self, lines: impl IntoIterator<Item = String>) -> Self {
         lines.into_iter().fold(self, Self::text)
     }
@@ -228,6 +235,32 @@ mod tests {
         let page = Page::new(json!({"a": 1, "b": [1, 2], "c": null, "d": "x,y"})).text("in words");
         check(&page, Form::Table, "in words\n");
         check(&page, Form::Csv, "a,b,c,d\n1,\"[1,2]\",,\"x,y\"\n");
+    }
+
+    #[test]
+    fn columns_are_chosen_and_rows_put_in_order() {
+        let rows = [("b", Some(2)), ("a", None), ("c", Some(10))].map(|(name, number)| {
+            let number = number.map_or_else(|| named(""), |it: i32| super::super::number(it));
+            vec![plain(name), named("z1"), number]
+        });
+        let columns = vec![
+            column("node", "node"),
+            wide("zone", "zone"),
+            column("runs", "runs"),
+        ];
+        let sheet = Sheet::new(columns, 2, rows.to_vec());
+        // What has none comes last, either way, and numbers are no texts.
+        assert_eq!(sheet.order_by("runs", false), Ok(vec![0, 2, 1]));
+        assert_eq!(sheet.order_by("runs", true), Ok(vec![2, 0, 1]));
+        assert_eq!(sheet.order_by("node", false), Ok(vec![1, 0, 2]));
+        let chosen = ["runs", "zone", "node"].map(str::to_owned);
+        let chosen = sheet.clone().only(&chosen).unwrap();
+        let page = Page::of(chosen, "");
+        let table = "runs  zone  node\n2     z1    b\n-     z1    a\n10    z1    c\n";
+        check(&page, Form::Table, table);
+        check(&page, Form::Csv, "runs,zone,node\n2,z1,b\n,z1,a\n10,z1,c\n");
+        let wrong = sheet.only(&["nodes".to_owned()]).unwrap_err();
+        assert_eq!(wrong, "there is no such column; there are node, zone, runs");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::{Failure, amount};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use serde_json::{Map, Value};
+use std::cmp::Ordering;
 use vocab::{Millis, ResourceKind, human};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -151,6 +152,54 @@ impl Sheet {
         table.trim_fmt()
     }
 
+    /// Where a column stands, by its key.
+    pub fn column(&self, key: &str) -> Result<usize, String> {
+        let found = self.columns.iter().position(|column| column.key == key);
+        found.ok_or_else(|| {
+            let keys: Vec<_> = self.columns.iter().map(|column| column.key).collect();
+            format!("there is no such column; there are {}", keys.join(", "))
+        })
+    }
+
+    /// These columns, in this order; all as they are where none is named.
+    pub fn only(mut self, keys: &[String]) -> Result<Self, String> {
+        if keys.is_empty() {
+            return Ok(self);
+        }
+        let chosen = keys.iter().map(|key| self.column(key));
+        let chosen = chosen.collect::<Result<Vec<_>, _>>()?;
+        let of_row = |row: &Vec<Cell>| chosen.iter().map(|no| row[*no].clone()).collect();
+        self.rows = self.rows.iter().map(of_row).collect();
+        self.total = self.total.as_ref().map(of_row);
+        self.columns = (chosen.iter())
+            .map(|no| Column {
+                wide: false,
+                ..self.columns[*no].clone()
+            })
+            .collect();
+        let texts = chosen.iter().rposition(|no| *no < self.numbers);
+        self.numbers = texts.map_or(0, |last| last + 1);
+        Ok(self)
+    }
+
+    /// The numbers of the rows, in the order of a column: what is not there comes last, whichever way.
+    pub fn order_by(&self, key: &str, descending: bool) -> Result<Vec<usize>, String> {
+        let column = self.column(key)?;
+        let mut rows: Vec<(usize, Value)> = (self.rows.iter())
+            .map(|row| row[column].value())
+            .enumerate()
+            .collect();
+        rows.sort_by(|(_, one), (_, other)| {
+            is_absent(one)
+                .cmp(&is_absent(other))
+                .then_with(|| match descending {
+                    true => compared(other, one),
+                    false => compared(one, other),
+                })
+        });
+        Ok(rows.into_iter().map(|(no, _)| no).collect())
+    }
+
     /// An object for each row.
     pub fn records(&self) -> Value {
         let record = |row: &Vec<Cell>| {
@@ -165,6 +214,17 @@ impl Sheet {
         let names = self.columns.iter().map(|column| column.key);
         let rows = self.rows.iter();
         records(names, rows.map(|row| row.iter().map(Cell::exact).collect()))
+    }
+}
+
+fn is_absent(value: &Value) -> bool {
+    value.is_null() || value == ""
+}
+
+fn compared(one: &Value, other: &Value) -> Ordering {
+    match (one.as_f64(), other.as_f64()) {
+        (Some(one), Some(other)) => one.total_cmp(&other),
+        _ => text(one).cmp(&text(other)),
     }
 }
 

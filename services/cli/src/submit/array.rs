@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// Each is an operation, and an allocation, of its own.
 const ELEMENTS_MAX: u64 = 10_000;
 
-/// The indexes of an array, each once, as they were written.
+/// The indexes of an array, each once, as they were written; there is one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Indexes(Vec<u32>);
 
@@ -74,6 +74,22 @@ impl Indexes {
         self.0.iter().map(element).collect()
     }
 
+    /// The first of them as a request of its own with what it is called, and how many there are.
+    pub fn first(&self, submit: &v1::Submit) -> ((String, v1::Submit), usize) {
+        let index = self.0.first().copied();
+        let title = self.elements(submit).swap_remove(0).title;
+        let name = match submit.name.as_str() {
+            "" => String::new(),
+            _ => title.clone(),
+        };
+        let one = v1::Submit {
+            name,
+            array_index: index,
+            ..submit.clone()
+        };
+        ((title, one), self.0.len())
+    }
+
     /// Tells the operation, asks for all of them, and tells what came of it. The ids of the allocations, if all were accepted.
     pub async fn send(
         &self,
@@ -130,5 +146,14 @@ mod tests {
         };
         check("sweep", ["sweep-3", "sweep-4"]);
         check("", ["3", "4"]);
+        let ((title, first), of) = "3-4".parse::<Indexes>().unwrap().first(&v1::Submit {
+            name: "sweep".into(),
+            ..v1::Submit::default()
+        });
+        assert_eq!(
+            (title.as_str(), &*first.name, of),
+            ("sweep-3", "sweep-3", 2)
+        );
+        assert_eq!(first.array_index, Some(3));
     }
 }

@@ -42,7 +42,7 @@ impl Asked {
 pub struct Ready {
     title: String,
     id: String,
-    submit: v1::Submit,
+    pub submit: v1::Submit,
 }
 
 impl Ready {
@@ -172,6 +172,17 @@ fn order(on: &[BTreeSet<usize>]) -> Result<Vec<usize>, Vec<usize>> {
         }
         way.push(next);
     }
+}
+
+/// As what would be asked for of each on its own: those of the same command that it is behind are nobody yet.
+pub fn alone(ready: Vec<Ready>) -> Vec<(String, v1::Submit)> {
+    let alone = ready.into_iter().map(|mut one| {
+        one.submit
+            .depends_on
+            .retain(|on| on.operation_id.is_empty());
+        (one.title, one.submit)
+    });
+    alone.collect()
 }
 
 /// Tells what will be sent, sends it, and tells what came of it. The ids of the allocations, if all were accepted.

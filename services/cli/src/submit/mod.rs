@@ -2,6 +2,7 @@
 
 mod account;
 mod array;
+mod document;
 mod file;
 mod gang;
 mod many;
@@ -10,13 +11,14 @@ mod trial;
 mod work;
 
 pub(crate) use account::own as own_account;
+pub(crate) use document::document;
 pub(crate) use place::{requirement, requirement_text};
 
 use crate::{
     Failure, amount,
     context::{Context, Whose},
     follow::{self, Until},
-    look, names,
+    get, look, names,
     print::{Fields, Output, Page, named, plain},
     sending::{Left, Sending},
     wait,
@@ -38,8 +40,12 @@ pub struct Submit {
     file: Option<String>,
     /// Ask for one allocation for each index, all in one request: 0-999, 0-999:2 or 1,3,5-7. The index is the end of the name, and its
     /// command finds it in APPORTION_ARRAY_INDEX. The one of index 7 is the operation `<id>-7`. Cells of feature level 8 and above.
-    #[arg(long, value_name = "INDEXES", conflicts_with = "follow")]
+    #[arg(long, value_name = "INDEXES", conflicts_with_all = ["follow", "array_index"])]
     array: Option<array::Indexes>,
+    /// Ask again for all that this allocation asked for (its id or name), but to start after others. `describe` shows it, as a document
+    /// that can be changed and sent with --file.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["Task", "Place", "Gang", "Work", "array", "file"])]
+    again: Option<String>,
     /// Show what it writes until it has ended, and end with the exit code of its command.
     #[arg(long, short, conflicts_with = "wait")]
     follow: bool,
@@ -49,9 +55,10 @@ pub struct Submit {
     wait: Wait,
     /// Say what would become of it, and ask for nothing: whether the inbox would accept it, whether quota would be reserved for it
     /// or which limit it is over, and on which node it would be placed or why it would wait. It is judged by the cell as it stands at
-    /// this moment, and promises nothing. With --gang the whole gang is judged, as if each member asked for the same. It fails
+    /// this moment, and promises nothing. With --gang the whole gang is judged, as if each member asked for the same; of --file and
+    /// --array each as if it came alone, of an array the first element. It fails
     /// like a refused request where it would be refused or denied, or no node could ever hold it.
-    #[arg(long, conflicts_with_all = ["file", "array", "follow", "wait", "operation_id"])]
+    #[arg(long, conflicts_with_all = ["follow", "wait", "operation_id"])]
     dry_run: bool,
     #[command(flatten)]
     sending: Sending,
@@ -137,6 +144,9 @@ pub struct Task {
     /// Without it, a run goes on for as long as it takes.
     #[arg(long, value_name = "DURATION", default_value = "0s", hide_default_value = true, value_parser = amount::duration_ms)]
     time_limit: i64,
+    /// Which element of an array it is, as if it had come of --array.
+    #[arg(long, value_name = "INDEX")]
+    array_index: Option<u32>,
     /// The tenant's own words about it, as NAME=VALUE; may be repeated.
     #[arg(long = "label", value_name = "NAME=VALUE", value_parser = label)]
     labels: Vec<v1::Label>,
@@ -183,7 +193,8 @@ pub(crate) fn label(text: &str) -> Result<v1::Label, String> {
 impl Submit {
     pub async fn run(mut self, context: &Context) -> Result<ExitCode, Failure> {
         let is_one = self.file.is_none() && self.array.is_none();
-        let says_one_thing = is_one && !self.follow && self.wait == Wait::Accepted;
+        let says_one_thing =
+            self.dry_run || (is_one && !self.follow && self.wait == Wait::Accepted);
         if !says_one_thing && self.output != Output::default() {
             return Err(Failure::usage(
                 "--output: an outcome alone has a form, and not what --follow, --wait, --array and --file print",
@@ -210,22 +221,36 @@ impl Submit {
         }
         if let Some(mut all) = of_file {
             all.iter_mut().try_for_each(|one| one.of_tenant(tenant))?;
+            if self.dry_run {
+                let of = all.len();
+                trial::of_many(&client, many::alone(all), of, self.output).await?;
+                return Ok(ExitCode::SUCCESS);
+            }
             let ids = many::send(&client, all, &sending).await?;
             return wait_for(&client, ids, waits_for, &left).await;
         }
+        let request = match &self.again {
+            Some(name) => again(&client, name).await?,
+            None => self.task.request(),
+        };
+        if let (true, Some(indexes)) = (self.dry_run, &self.array) {
+            let (first, of) = indexes.first(&request);
+            trial::of_many(&client, vec![first], of, self.output).await?;
+            return Ok(ExitCode::SUCCESS);
+        }
         if self.dry_run {
-            trial::run(&client, self.task.request(), self.output).await?;
+            trial::run(&client, request, self.output).await?;
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(indexes) = &self.array {
-            let submit = self.task.request();
-            let ids = indexes.send(&client, &submit, &sending).await?;
+            let ids = indexes.send(&client, &request, &sending).await?;
             return wait_for(&client, ids, waits_for, &left).await;
         }
         let operation_id = sending.id();
-        let submitted = client.submit(self.task.request(), &operation_id).await?;
+        let submitted = client.submit(request, &operation_id).await?;
         let id = &submitted.allocation_id;
         if !follows {
+            Sending::seen(&client).await;
             outcome(&operation_id, &submitted).print(self.output)?;
         }
         let Some((until, event)) = waits_for else {
@@ -255,8 +280,27 @@ impl Submit {
     }
 
     fn ready(&self, all: Vec<many::Asked>) -> Result<Vec<many::Ready>, Failure> {
-        many::ready(all, &self.sending.base()).map_err(|faults| faulty(&faults))
+        let base = match self.dry_run {
+            // Nothing is sent.
+            true => String::new(),
+            false => self.sending.base(),
+        };
+        many::ready(all, &base).map_err(|faults| faulty(&faults))
     }
+}
+
+/// What an allocation asked for. What it waited for is over, or will never come.
+async fn again(client: &Client, name: &str) -> Result<v1::Submit, Failure> {
+    let asked = get::whole(client, name).await?.asked;
+    let asked = asked.ok_or_else(|| {
+        Failure::refused(format!(
+            "{name}: this cell does not say what an allocation asked for"
+        ))
+    })?;
+    Ok(v1::Submit {
+        depends_on: Vec::new(),
+        ..asked
+    })
 }
 
 /// Of all that was asked for. What the command line ends with is as `wait` says.
@@ -325,7 +369,7 @@ impl Task {
             work: self.work.request(),
             ttl_ms: self.ttl,
             time_limit_ms: self.time_limit,
-            array_index: None,
+            array_index: self.array_index,
         }
     }
 }
@@ -437,14 +481,10 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_is_of_one_request_and_waits_for_nothing() {
+    fn a_trial_waits_for_nothing() {
         assert!(request("--dry-run --deadline 5s").is_ok());
-        for beside in [
-            "--array 0-3",
-            "--wait ended",
-            "--follow",
-            "--operation-id x",
-        ] {
+        assert!(request("--dry-run --array 0-3").is_ok());
+        for beside in ["--wait ended", "--follow", "--operation-id x"] {
             assert!(request(&format!("--dry-run {beside}")).is_err(), "{beside}");
         }
     }

@@ -80,6 +80,38 @@ pub fn requirement_text(of: &v1::Requirement) -> String {
     }
 }
 
+/// What `toleration` reads as that, and so on.
+pub fn toleration_text(of: &v1::Toleration) -> String {
+    match (of.key.as_str(), of.value.as_str()) {
+        ("", _) => "any".to_owned(),
+        (key, "") => key.to_owned(),
+        (key, value) => format!("{key}={value}"),
+    }
+}
+
+pub fn term_text(of: &v1::GroupTerm) -> String {
+    match (of.group.as_str(), of.topology_key.as_str()) {
+        (group, "") => group.to_owned(),
+        (group, label) => format!("{group}:{label}"),
+    }
+}
+
+pub fn spread_text(of: &v1::Spread) -> String {
+    match (of.topology_key.as_str(), of.max_skew) {
+        ("", skew) => skew.to_string(),
+        (label, skew) => format!("{label}:{skew}"),
+    }
+}
+
+/// Empty where nothing is said.
+pub fn numa_text(of: NumaPolicy) -> &'static str {
+    match of {
+        NumaPolicy::None => "",
+        NumaPolicy::BestEffort => "best-effort",
+        NumaPolicy::Single => "single",
+    }
+}
+
 fn toleration(text: &str) -> Result<v1::Toleration, String> {
     if text == "any" {
         return Ok(v1::Toleration::default());

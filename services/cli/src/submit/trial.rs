@@ -3,12 +3,14 @@
 use crate::{
     Failure, amount,
     explain::{keeps_off, object, of_refusal, quota_short, waits},
-    print::{Cell, Output, Page, Sheet, column, exactly, plain, valued},
+    print::{Cell, Output, Page, Sheet, column, exactly, named, plain, valued},
 };
-use client::{Client, QueryError, TryPlaceQuery, TryPlaceReply, TryQuotaQuery, TryQuotaReply};
+use client::{
+    Client, Failed, QueryError, TryPlaceQuery, TryPlaceReply, TryQuotaQuery, TryQuotaReply,
+};
 use schemas::v1::{
-    self, NodesKeptOff, PlaceTrialWaiting, QuotaTrialLimit, QuotaTrialReserved, QuotaTrialWaiting,
-    place_trial::Decided as Placing, quota_trial::Decided as Reserving,
+    self, AllocationSpec, NodesKeptOff, PlaceTrialWaiting, QuotaTrialLimit, QuotaTrialReserved,
+    QuotaTrialWaiting, place_trial::Decided as Placing, quota_trial::Decided as Reserving,
 };
 use serde_json::Value;
 use vocab::{Filter, QuotaResource, Refusal, ResourceKind, Rule, WaitingReason};
@@ -40,13 +42,16 @@ impl<R> Judged<R> {
     }
 }
 
-/// Asks all three and shows what they say. Refused by one of them, it fails as a refused request does.
-pub async fn run(client: &Client, submit: v1::Submit, output: Output) -> Result<(), Failure> {
-    let passes = client.try_submit(submit).await?;
-    let Some(spec) = passes.spec.map(|spec| *spec) else {
-        let value = object([("inbox", object([("decided", "accepted".into())]))]);
-        return Page::new(value).text(INBOX_ALONE).print(output);
-    };
+/// What the two say that come after the inbox.
+struct Trial {
+    /// Of its gang; 1 without one.
+    size: u32,
+    quota: Judged<TryQuotaReply>,
+    place: Judged<TryPlaceReply>,
+}
+
+/// Of one that would be asked for.
+async fn judged(client: &Client, spec: AllocationSpec) -> Result<Trial, Failure> {
     let size = spec.gang.as_ref().map_or(1, |gang| gang.size);
     let quota = TryQuotaQuery {
         spec: Some(spec.clone()),
@@ -59,11 +64,101 @@ pub async fn run(client: &Client, submit: v1::Submit, output: Output) -> Result<
         at_lsn: 0,
     };
     let place = Judged::of(client.try_place(&place).await)?;
+    Ok(Trial { size, quota, place })
+}
+
+/// Asks all three and shows what they say. Refused by one of them, it fails as a refused request does.
+pub async fn run(client: &Client, submit: v1::Submit, output: Output) -> Result<(), Failure> {
+    let passes = client.try_submit(submit).await?;
+    let Some(spec) = passes.spec.map(|spec| *spec) else {
+        let value = object([("inbox", object([("decided", "accepted".into())]))]);
+        return Page::new(value).text(INBOX_ALONE).print(output);
+    };
+    let Trial { size, quota, place } = judged(client, spec).await?;
     page(size, &quota, &place).print(output)?;
     match against(&quota, &place) {
         Some(against) => Err(Failure::refused(against)),
         None => Ok(()),
     }
+}
+
+/// Of many, each with what it is called: a line for each, as if it came alone. `of` is how many requests they stand for.
+pub async fn of_many(
+    client: &Client,
+    all: Vec<(String, v1::Submit)>,
+    of: usize,
+    output: Output,
+) -> Result<(), Failure> {
+    let (count, mut rows, mut refused) = (all.len(), Vec::new(), 0);
+    for (title, submit) in all {
+        let (row, is_against) = verdict(client, title, submit).await?;
+        rows.push(row);
+        refused += usize::from(is_against);
+    }
+    let columns = vec![
+        column("name", "name"),
+        column("inbox", "inbox"),
+        column("quota", "quota"),
+        column("scheduler", "scheduler"),
+    ];
+    let width = columns.len();
+    let each = match of > count {
+        true => format!(", which stands for {of} that differ in their indexes"),
+        false => String::new(),
+    };
+    Page::of(Sheet::new(columns, width, rows), "nothing is asked for")
+        .text(format!(
+            "Each is judged as if it came alone{each}: what the others would take is not counted, and what it starts after of the \
+             same command is left out. Nothing was recorded or kept."
+        ))
+        .print(output)?;
+    match refused {
+        0 => Ok(()),
+        refused => Err(Failure::refused(format!(
+            "{refused} of {count} would come to nothing"
+        ))),
+    }
+}
+
+/// What is said of one of many, and whether it would come to nothing.
+async fn verdict(
+    client: &Client,
+    title: String,
+    submit: v1::Submit,
+) -> Result<(Vec<Cell>, bool), Failure> {
+    let row = |inbox: &str, quota: String, scheduler: String| {
+        vec![
+            plain(&title),
+            plain(inbox),
+            named(&quota),
+            named(&scheduler),
+        ]
+    };
+    let passes = match client.try_submit(submit).await {
+        Ok(passes) => passes,
+        Err(Failed::Refused(refused)) => {
+            let why = format!("it would be refused: {}", refused.explanation);
+            return Ok((row(&why, String::new(), String::new()), true));
+        }
+        Err(failed) => return Err(failed.into()),
+    };
+    let accepted = "it would be accepted";
+    let Some(spec) = passes.spec else {
+        return Ok((row(accepted, String::new(), String::new()), false));
+    };
+    let Trial { size, quota, place } = judged(client, *spec).await?;
+    // The first line of each without what people see at its beginning.
+    let said = |lines: Vec<String>| {
+        let first = lines.into_iter().next().unwrap_or_default();
+        let text = first.split_once(' ').map_or("", |(_, text)| text);
+        text.trim_start().to_owned()
+    };
+    let row = row(
+        accepted,
+        said(quota_lines(&quota)),
+        said(place_lines(size, &quota, &place)),
+    );
+    Ok((row, against(&quota, &place).is_some()))
 }
 
 fn except_models(quota: &Judged<TryQuotaReply>) -> Vec<String> {

@@ -1,6 +1,7 @@
 //! What it is to run.
 
 use clap::Args;
+use data_encoding::BASE64;
 use schemas::v1;
 use std::path::PathBuf;
 
@@ -18,6 +19,9 @@ pub struct Work {
     /// A file that it reads from its standard input, at most 32 KiB.
     #[arg(long, value_name = "FILE", value_parser = payload)]
     payload: Option<Payload>,
+    /// What it reads from its standard input, in base64: how an allocation's own request has it.
+    #[arg(long, value_name = "TEXT", conflicts_with = "payload", value_parser = base64)]
+    payload_base64: Option<Payload>,
     /// The command and its arguments, behind `--`.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<String>,
@@ -29,6 +33,13 @@ struct Payload(Vec<u8>);
 fn payload(file: &str) -> Result<Payload, String> {
     let bytes = std::fs::read(PathBuf::from(file));
     bytes.map(Payload).map_err(|error| error.to_string())
+}
+
+fn base64(text: &str) -> Result<Payload, String> {
+    let bytes = BASE64.decode(text.as_bytes());
+    bytes
+        .map(Payload)
+        .map_err(|error| format!("{text}: write it in base64: {error}"))
 }
 
 fn variable(text: &str) -> Result<v1::EnvVar, String> {
@@ -50,7 +61,9 @@ impl Work {
             env: self.env,
             working_dir: self.working_dir,
             image: self.image,
-            payload: self.payload.map(|file| file.0).unwrap_or_default(),
+            payload: (self.payload.or(self.payload_base64))
+                .map(|payload| payload.0)
+                .unwrap_or_default(),
         };
         (work != v1::Work::default()).then_some(work)
     }

@@ -2,7 +2,7 @@
 
 use super::{
     entry::{Over, PreemptionRow},
-    state::AllocationState,
+    state::{AllocationState, Place},
 };
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
@@ -11,8 +11,42 @@ use vocab::fact::{
     AllocationEnded, AllocationReprioritised, AllocationRequeued, AllocationWaiting, QuotaReserved,
 };
 use vocab::{
-    AllocationNo, At, EndCause, LifeFact, Lsn, Millis, NamedSpec, QuotaFlags, Token, WaitingReason,
+    AllocationNo, At, EndCause, GpuShares, LifeFact, Lsn, Millis, NamedSpec, QuotaFlags, RunExit,
+    Token, WaitingReason,
 };
+
+/// A place that an allocation had before it was queued again, and what became of it there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
+pub struct Attempt {
+    #[wire(1)]
+    pub node: Token,
+    #[wire(2)]
+    pub gpus: GpuShares,
+    #[wire(3, name = "placed_at_ms")]
+    pub placed_at: Millis,
+    #[wire(4, name = "started_at_ms")]
+    pub started_at: Option<Millis>,
+    #[wire(5, name = "ended_at_ms")]
+    pub ended_at: Millis,
+    #[wire(6)]
+    pub cause: EndCause,
+    #[wire(7)]
+    pub exit: Option<RunExit>,
+}
+
+impl Attempt {
+    fn of(place: &Place, requeued: &AllocationRequeued) -> Self {
+        Self {
+            node: place.node.clone(),
+            gpus: place.gpus.clone(),
+            placed_at: place.placed_at,
+            started_at: place.started_at,
+            ended_at: requeued.at,
+            cause: requeued.cause,
+            exit: requeued.exit,
+        }
+    }
+}
 
 /// An allocation as it stands after the event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +62,8 @@ pub struct AllocationRow {
     pub attempts: u32,
     /// What ended the run before the last time.
     pub last_cause: Option<EndCause>,
+    /// The places before the one that it has, or had last, the oldest first, the last [`Self::PAST_MAX`] of them.
+    pub past: Vec<Attempt>,
     /// What was remarkable about the quota that it has, or had at its end.
     pub quota_flags: QuotaFlags,
     /// Ledger position of the last change.
@@ -35,6 +71,9 @@ pub struct AllocationRow {
 }
 
 impl AllocationRow {
+    /// One that is preempted again and again has no longer a row than one that is retried.
+    pub const PAST_MAX: usize = 32;
+
     pub(super) fn requested(at: &At, tenant: &Token, spec: NamedSpec) -> Self {
         Self {
             allocation: AllocationNo(at.no.0),
@@ -45,6 +84,7 @@ impl AllocationRow {
             since: at.now,
             attempts: 0,
             last_cause: None,
+            past: Vec::new(),
             quota_flags: QuotaFlags::default(),
             lsn: at.lsn,
         }
@@ -55,18 +95,21 @@ impl AllocationRow {
         self.spec.common().queue.as_ref().unwrap_or(&self.tenant)
     }
 
-    /// Applies a fact about it. What comes back is the row of a preemption that has begun, or is over.
+    /// Applies a fact about it; `by_priority` is the priority of the one that it has to go for. What comes back is the row of a
+    /// preemption that has begun, or is over.
     pub(super) fn turn(
         &mut self,
         at: &At,
         life: LifeFact<'_>,
+        by_priority: Option<i32>,
     ) -> Result<Option<PreemptionRow>, IllegalEvent> {
         let next = self.state.stage_after(life)?;
         let over = match life {
-            LifeFact::AllocationRequeued(AllocationRequeued { cause, at, .. }) => {
+            LifeFact::AllocationRequeued(requeued) => {
                 self.attempts = self.attempts.saturating_add(1);
-                self.last_cause = Some(*cause);
-                Some(Over::new(*cause, *at, true))
+                self.last_cause = Some(requeued.cause);
+                self.end_attempt(requeued);
+                Some(Over::new(requeued.cause, requeued.at, true))
             }
             LifeFact::AllocationReprioritised(AllocationReprioritised { priority, .. }) => {
                 self.spec.common_mut().priority = *priority;
@@ -94,12 +137,24 @@ impl AllocationRow {
         if next.name() != self.state.stage().name() {
             self.since = at.now;
         }
-        self.state = mem::take(&mut self.state).turned(next, at, life);
+        let priorities = (self.spec.common().priority, by_priority);
+        self.state = mem::take(&mut self.state).turned(next, at, life, priorities);
         self.lsn = at.lsn;
         Ok(match life {
             LifeFact::AllocationPreempted(_) => self.preempted(None),
             _ => ended,
         })
+    }
+
+    fn end_attempt(&mut self, requeued: &AllocationRequeued) {
+        let Some(place) = self.state.place() else {
+            return;
+        };
+        let attempt = Attempt::of(place, requeued);
+        if self.past.len() == Self::PAST_MAX {
+            self.past.remove(0);
+        }
+        self.past.push(attempt);
     }
 
     /// None: it is not being preempted.

@@ -69,7 +69,11 @@ pub enum Stop {
 pub struct Preemption {
     pub position: Position,
     pub cause: PreemptionCause,
+    /// Its own when it was decided, as what follows.
+    pub priority: i32,
     pub by: Option<AllocationNo>,
+    /// Of the one that it goes for.
+    pub by_priority: Option<i32>,
     pub at: Millis,
     pub grace_until: Millis,
 }
@@ -156,8 +160,14 @@ impl AllocationState {
         (stage.next(fact)).ok_or_else(|| IllegalEvent::new(stage.name(), &fact))
     }
 
-    /// The state after `fact`, whose stage is `next`.
-    pub(super) fn turned(self, next: Stage, at: &At, fact: LifeFact<'_>) -> Self {
+    /// The state after `fact`, whose stage is `next`. The priorities are its own, and that of the one that it has to go for.
+    pub(super) fn turned(
+        self,
+        next: Stage,
+        at: &At,
+        fact: LifeFact<'_>,
+        priorities: (i32, Option<i32>),
+    ) -> Self {
         match fact {
             LifeFact::QuotaReclaimed(_) | LifeFact::AllocationReprioritised(_) => self,
             LifeFact::AllocationWaiting(fact) => {
@@ -195,7 +205,7 @@ impl AllocationState {
             },
             LifeFact::AllocationStarted(_)
             | LifeFact::AllocationStopping(_)
-            | LifeFact::AllocationPreempted(_) => self.on_its_node(at, fact),
+            | LifeFact::AllocationPreempted(_) => self.on_its_node(at, fact, priorities),
         }
     }
 
@@ -246,7 +256,12 @@ impl AllocationState {
     }
 
     /// The same place, and what has happened there.
-    fn on_its_node(mut self, at: &At, fact: LifeFact<'_>) -> Self {
+    fn on_its_node(
+        mut self,
+        at: &At,
+        fact: LifeFact<'_>,
+        (priority, by_priority): (i32, Option<i32>),
+    ) -> Self {
         let Self::Held { place, stop } = &mut self else {
             return self;
         };
@@ -256,7 +271,9 @@ impl AllocationState {
                 let preemption = Preemption {
                     position: Position::of(at),
                     cause: fact.cause,
+                    priority,
                     by: fact.by,
+                    by_priority,
                     at: at.now,
                     grace_until: fact.grace_until,
                 };

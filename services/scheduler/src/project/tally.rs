@@ -181,6 +181,7 @@ mod tests {
             since: Millis(100 + no as i64),
             attempts: 0,
             last_cause: None,
+            past: Vec::new(),
             quota_flags: Default::default(),
             lsn: Lsn(1),
         }
@@ -207,7 +208,7 @@ mod tests {
                     }
                     let row = row(no, state(to));
                     let before = last.insert(no, Standing::of(&row.state));
-                    written.push(Written { row, before, told: Default::default() });
+                    written.push(Written { row, before, told: Default::default(), operation: None });
                 }
                 let written: Vec<&Written> = written.iter().collect();
                 let tallies = Tallies::of(&written);
@@ -258,6 +259,7 @@ mod tests {
                 before: last.insert(row.allocation.0, Standing::of(&row.state)),
                 row,
                 told: Default::default(),
+                operation: None,
             });
             let written: Vec<Written> = written.collect();
             let written: Vec<&Written> = written.iter().collect();
@@ -291,6 +293,7 @@ mod tests {
             row: row(1, state(2)),
             before: Some(Standing::Waiting),
             told: Default::default(),
+            operation: None,
         };
         let tallies = Tallies::of(&[&one]);
         let job_set = tallies

@@ -694,6 +694,73 @@ fn a_preemption_is_a_row_until_the_run_is_over() {
 }
 
 #[test]
+fn places_that_were_lost_stand_in_the_row_with_what_became_of_them() {
+    let past = |steps: &str| {
+        let found = changes(&mut WarmProjection::default(), steps).unwrap();
+        let row = found.into_iter().rev().find_map(|change| match change {
+            Change::Allocation(written) => Some(written.row),
+            _ => None,
+        });
+        row.expect("all steps are of one allocation").past
+    };
+    let begun = "requested, reserved, placed";
+    assert_eq!(past(begun), []);
+    // The one that it has at its end is no past one.
+    assert_eq!(past(&format!("{begun}, started, ended")), []);
+    let attempt = |cause, placed_at, started_at: Option<i64>| Attempt {
+        node: token("n"),
+        gpus: Default::default(),
+        placed_at: Millis(placed_at),
+        started_at: started_at.map(Millis),
+        ended_at: Millis(150),
+        cause,
+        exit: None,
+    };
+    let twice = format!("{begun}, started, failed, placed, preempted, stopping, requeued, placed");
+    let expected = [
+        attempt(EndCause::Failed, 3, Some(100)),
+        attempt(EndCause::Preempted, 6, None),
+    ];
+    assert_eq!(past(&twice), expected);
+    let again = ", lost, placed".repeat(AllocationRow::PAST_MAX + 8);
+    let many = past(&format!("{begun}{again}"));
+    // The first, at 3, and seven more are forgotten.
+    assert_eq!(many.len(), AllocationRow::PAST_MAX);
+    assert_eq!(many[0].placed_at, Millis(3 + 8 * 2));
+}
+
+#[test]
+fn a_preemption_tells_both_priorities_as_they_were() {
+    let mut projection = WarmProjection::default();
+    let at = At {
+        lsn: Lsn(1),
+        index: 0,
+        no: EventNo(9),
+        now: Millis(1),
+    };
+    let mut other = event("requested");
+    if let Event::AllocationRequested(fact) = &mut other {
+        fact.spec.priority = 70;
+    }
+    projection
+        .project_event(&at, &other, &mut Vec::new())
+        .unwrap();
+    let steps = "requested, reserved, placed, preempted, reprioritised, stopping, requeued";
+    let found = changes(&mut projection, steps).unwrap();
+    let told: Vec<_> = found
+        .iter()
+        .filter_map(|change| match change {
+            Change::Preemption(row) => {
+                let preemption = &row.preemption;
+                Some((preemption.priority, preemption.by_priority))
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(told, [(0, Some(70)), (0, Some(70))]);
+}
+
+#[test]
 fn what_was_decided_is_an_entry() {
     check_last("requested, reserved", "queued");
     check_last(

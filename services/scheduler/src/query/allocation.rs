@@ -1,5 +1,6 @@
 //! Where an allocation stands, and what allocations a tenant has.
 
+use super::request::request;
 use crate::store::{self, Allocation, Wanted};
 use chassis::{
     query::{Asked, Trouble, Verb, page_limit},
@@ -11,8 +12,8 @@ use schemas::v1::{
 };
 use sqlx::PgPool;
 use vocab::{
-    AllocationId, EndCause, Lsn, Millis, PendingGroupNo, QosClass, QuotaFlags, Refusal, Rule,
-    TimeBounds, Token, WaitingReason,
+    AllocationId, AllocationSpec, CellNo, EndCause, Gang, GpuRequest, Lsn, Millis, PendingGroupNo,
+    QuotaFlags, Refusal, Rule, RunLimits, TimeBounds, Token, WaitingReason,
 };
 use wire::Message;
 
@@ -37,9 +38,13 @@ impl Verb for AllocationQueries {
         let found =
             found.ok_or_else(|| Trouble::refused(Rule::AllocationNotFound, "allocation_id"))?;
         let reason = store::waits_for(&self.pool, &found).await?;
+        let (cell, _) = found.id.0.as_u64_pair();
         Ok(AllocationReply {
             view: Some(view(&found, reason, asked.applied)),
             refusal: None,
+            asked: Some(request(&found.spec, CellNo(cell))),
+            operation_id: found.operation.clone().unwrap_or_default(),
+            attempts: attempts(&found),
         })
     }
 }
@@ -115,6 +120,19 @@ fn wanted(query: AllocationsQuery) -> Result<Wanted, Trouble> {
             Err(_) => Err(Trouble::refused(Rule::IntervalInvalid, field)),
         },
     };
+    let labels = query.labels.iter().map(|label| {
+        let token = |text: &str| {
+            Token::new(text).map_err(|_| Trouble::refused(Rule::NameInvalid, "labels"))
+        };
+        let value = Some(label.value.as_str()).filter(|value| !value.is_empty());
+        Ok((token(&label.name)?, value.map(token).transpose()?))
+    });
+    let labels: Vec<_> = labels.collect::<Result<_, Trouble>>()?;
+    let (most, count) = (AllocationSpec::LABELS_MAX, labels.len());
+    if count > most {
+        let refusal = Refusal::over(Rule::TooManyElements, "labels", most as u64, count as u64);
+        return Err(Trouble::Refused(refusal));
+    }
     Ok(Wanted {
         states,
         queue: name(query.queue, "queue")?,
@@ -123,6 +141,9 @@ fn wanted(query: AllocationsQuery) -> Result<Wanted, Trouble> {
         namespace: name(query.namespace, "namespace")?,
         node: name(query.node, "node")?,
         gang: name(query.gang, "gang")?,
+        priority_class: name(query.priority_class, "priority_class")?,
+        labels,
+        oldest_first: query.oldest_first,
         name_prefix: name(query.name_prefix, "name_prefix")?,
         since: moment(query.since_ms, "since_ms")?,
         until: moment(query.until_ms, "until_ms")?,
@@ -163,15 +184,18 @@ pub(super) fn view(found: &Allocation, reason: Option<WaitingReason>, lsn: Lsn) 
     let ms = |at: Option<Millis>| at.map_or(0, |at| at.0);
     let state = state(&found.state);
     let over = state == AllocationState::Ended;
+    let spec = &found.spec;
+    let text = |token: &Option<Token>| token.as_ref().map_or_else(String::new, Token::to_string);
+    let gpu = spec.gpu.as_ref();
     AllocationView {
         allocation_id: found.id.to_string(),
-        job_set: found.job_set.clone(),
-        name: found.name.clone().unwrap_or_default(),
+        job_set: spec.job_set.to_string(),
+        name: text(&spec.name),
         state: state.into(),
         node: found.node.clone().unwrap_or_default(),
         gpus: found.gpus.iter().map(|share| share.to_prost()).collect(),
         waiting: waiting(found.quota.as_ref(), reason),
-        priority: found.priority,
+        priority: spec.priority,
         started_ms: if over { 0 } else { ms(found.started_at) },
         ended: found.end_cause.map(|cause| v1::Ended {
             cause: cause.number(),
@@ -181,33 +205,72 @@ pub(super) fn view(found: &Allocation, reason: Option<WaitingReason>, lsn: Lsn) 
         }),
         lsn: lsn.0,
         queue: found.queue.clone(),
-        team: found.team.clone().unwrap_or_default(),
-        namespace: found.namespace.clone().unwrap_or_default(),
-        gang: found.gang.clone().unwrap_or_default(),
-        priority_class: found.priority_class.clone().unwrap_or_default(),
+        team: text(&spec.team),
+        namespace: text(&spec.namespace),
+        gang: (spec.gang.as_ref()).map_or_else(String::new, |gang| gang.name.to_string()),
+        priority_class: text(&spec.priority_class),
         requested_ms: found.requested_at.0,
         placed_ms: ms(found.placed_at),
-        cpu_milli: found.cpu_milli as i64,
-        memory_bytes: found.memory_bytes as i64,
-        gpu_count: found.gpu_count.into(),
-        gpu_milli: found.gpu_milli.into(),
+        cpu_milli: spec.cpu_milli as i64,
+        memory_bytes: spec.memory_bytes as i64,
+        gpu_count: gpu.map_or(0, |gpu| gpu.count.into()),
+        gpu_milli: gpu.map_or(0, |gpu| gpu.milli.into()),
         attempts: found.attempts.unsigned_abs(),
-        cpu_milli_limit: found.cpu_milli_limit as i64,
-        memory_bytes_limit: found.memory_bytes_limit as i64,
-        qos: found.qos as i32,
-        gpu_models: found.gpu_models.clone(),
-        run_time_ms: found.run_time_ms,
+        cpu_milli_limit: spec.limits.cpu_milli as i64,
+        memory_bytes_limit: spec.limits.memory_bytes as i64,
+        qos: spec.qos() as i32,
+        gpu_models: models(gpu),
+        run_time_ms: spec.run_time_ms,
         nominated_node: found.nominated_node.clone().unwrap_or_default(),
         preempted: found.preempted,
         last_end_cause: found.last_end_cause.map_or(0, |cause| cause.number()),
         pending_group: found.pending_group.map_or(0, |group| group.0),
-        array_index: found.array_index,
-        ttl_ms: found.bounds.ttl_ms,
-        time_limit_ms: found.bounds.time_limit_ms,
+        array_index: spec.array_index,
+        ttl_ms: spec.bounds.ttl_ms,
+        time_limit_ms: spec.bounds.time_limit_ms,
         quota_soft: found.quota_flags.has(QuotaFlags::SOFT),
         quota_burst: found.quota_flags.has(QuotaFlags::BURST),
         quota_borrowed: found.quota_flags.has(QuotaFlags::BORROWED),
+        labels: labels(spec),
     }
+}
+
+pub(super) fn models(gpu: Option<&GpuRequest>) -> Vec<String> {
+    let models = gpu.map_or(&[][..], |gpu| &gpu.models);
+    models.iter().map(Token::to_string).collect()
+}
+
+pub(super) fn labels(spec: &AllocationSpec) -> Vec<v1::Label> {
+    let labels = spec.labels.iter();
+    let label = |(name, value): &(Token, Token)| v1::Label {
+        name: name.to_string(),
+        value: value.to_string(),
+    };
+    labels.map(label).collect()
+}
+
+/// All places that it has had, of which the last is the one that its state speaks of.
+fn attempts(found: &Allocation) -> Vec<v1::Attempt> {
+    let ms = |at: Option<Millis>| at.map_or(0, |at| at.0);
+    let past = found.past.iter().map(|one| v1::Attempt {
+        node: one.node.to_string(),
+        gpus: one.gpus.iter().map(|share| share.to_prost()).collect(),
+        placed_ms: one.placed_at.0,
+        started_ms: ms(one.started_at),
+        ended_ms: one.ended_at.0,
+        cause: one.cause.number(),
+        exit: one.exit.map(|exit| exit.to_prost()),
+    });
+    let last = found.node.as_ref().map(|node| v1::Attempt {
+        node: node.clone(),
+        gpus: found.gpus.iter().map(|share| share.to_prost()).collect(),
+        placed_ms: ms(found.placed_at),
+        started_ms: ms(found.started_at),
+        ended_ms: ms(found.ended_at),
+        cause: found.end_cause.map_or(0, |cause| cause.number()),
+        exit: found.exit.map(|exit| exit.to_prost()),
+    });
+    past.chain(last).collect()
 }
 
 /// From the same message in another form.
@@ -229,32 +292,58 @@ pub(super) fn of_view(view: &AllocationView, tenant: &Token) -> Option<Allocatio
         AllocationState::Ended if ended.is_none() => "denied",
         state => names(state).first()?,
     };
-    Some(Allocation {
-        id: AllocationId::parse(&view.allocation_id)?,
-        tenant: tenant.to_string(),
-        job_set: view.job_set.clone(),
-        name: text(&view.name),
-        queue: view.queue.clone(),
+    let token = |text: &str| match text {
+        "" => Some(None),
+        text => Token::new(text).ok().map(Some),
+    };
+    let models = view.gpu_models.iter().map(|model| Token::new(model).ok());
+    let gpu = match view.gpu_count {
+        0 => None,
+        count => Some(GpuRequest {
+            count: count.try_into().ok()?,
+            milli: view.gpu_milli.try_into().ok()?,
+            models: models.collect::<Option<_>>()?,
+        }),
+    };
+    let labels = view.labels.iter();
+    let labels = labels.map(|label| Some((token(&label.name)??, token(&label.value)??)));
+    let (cpu, memory) = (amount(view.cpu_milli)?, amount(view.memory_bytes)?);
+    let spec = AllocationSpec {
+        name: token(&view.name)?,
         priority: view.priority,
-        priority_class: text(&view.priority_class),
-        gang: text(&view.gang),
-        cpu_milli: amount(view.cpu_milli)?,
-        memory_bytes: amount(view.memory_bytes)?,
-        gpu_count: view.gpu_count.try_into().ok()?,
-        gpu_milli: view.gpu_milli.try_into().ok()?,
-        gpu_models: view.gpu_models.clone(),
-        team: text(&view.team),
-        namespace: text(&view.namespace),
-        qos: QosClass::ALL
-            .into_iter()
-            .find(|qos| *qos as i32 == view.qos)?,
-        cpu_milli_limit: amount(view.cpu_milli_limit)?,
-        memory_bytes_limit: amount(view.memory_bytes_limit)?,
+        gpu,
+        queue: token(&view.queue)?.filter(|queue| queue != tenant),
+        priority_class: token(&view.priority_class)?,
+        // Of a gang, a view has the name alone.
+        gang: token(&view.gang)?.map(|name| Gang {
+            name,
+            size: 0,
+            min: 0,
+            uniform_label: None,
+        }),
         run_time_ms: view.run_time_ms,
+        team: token(&view.team)?,
+        namespace: token(&view.namespace)?,
+        limits: RunLimits {
+            cpu_milli: amount(view.cpu_milli_limit)?,
+            memory_bytes: amount(view.memory_bytes_limit)?,
+        },
+        labels: labels.collect::<Option<_>>()?,
         bounds: TimeBounds {
             ttl_ms: view.ttl_ms,
             time_limit_ms: view.time_limit_ms,
         },
+        array_index: view.array_index,
+        ..AllocationSpec::plain(token(&view.job_set)??, cpu, memory)
+    };
+    Some(Allocation {
+        id: AllocationId::parse(&view.allocation_id)?,
+        tenant: tenant.to_string(),
+        // Neither stands in a view.
+        operation: None,
+        past: Vec::new(),
+        spec,
+        queue: view.queue.clone(),
         state: state.to_owned(),
         quota_flags: flags(view),
         quota: match quota {
@@ -263,7 +352,6 @@ pub(super) fn of_view(view: &AllocationView, tenant: &Token) -> Option<Allocatio
         },
         waiting_reason: reason.filter(|reason| *reason != WaitingReason::Quota),
         pending_group: (view.pending_group > 0).then_some(PendingGroupNo(view.pending_group)),
-        array_index: view.array_index,
         nominated_node: text(&view.nominated_node),
         node: text(&view.node),
         gpus: (view.gpus.iter()).map(read).collect::<Option<_>>()?,

@@ -82,6 +82,8 @@ fn view(one: &PreemptionEvent) -> PreemptionView {
         freed_cpu_milli: one.cpu_milli.unwrap_or(0),
         freed_memory_bytes: one.memory_bytes.unwrap_or(0),
         freed_gpu_milli: one.gpu_milli.unwrap_or(0),
+        priority: one.priority,
+        by_priority: one.by_priority,
     }
 }
 
@@ -106,6 +108,8 @@ pub fn of_preemption(view: &PreemptionView) -> Option<PreemptionEvent> {
         node: view.node.clone(),
         cause: PreemptionCause::from_number(view.cause)?,
         by,
+        priority: view.priority,
+        by_priority: view.by_priority,
         at: Millis(view.at_ms),
         grace_until: Millis(view.grace_until_ms),
         over: outcome.map(|outcome| Over {

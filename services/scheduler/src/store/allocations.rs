@@ -1,28 +1,26 @@
 //! The tables `live_allocations` and `ended_allocations`, and an allocation as either has it.
 
 use super::{
-    ended::{self, Facts},
-    list::Wanted,
+    ended::{self, AsMessage, Facts, Past},
+    list::{Wanted, Within},
 };
-use crate::project::{AllocationState, Written};
+use crate::project::{AllocationState, Attempt, Written};
 use chassis::warm::{Moment, OutOfRange, WarmError, bigint, unsigned};
-use sqlx::{PgConnection, PgPool};
+use sqlx::{FromRow, PgConnection, PgPool};
 use std::collections::HashMap;
 use table::{Read, Table};
 use uuid::Uuid;
 use vocab::{
-    AllocationId, CellNo, EndCause, GpuShare, GpuShares, Lsn, Millis, PendingGroupNo, QosClass,
-    QuotaFlags, Refusal, Rule, RunExit, Stage, TimeBounds, Token, WaitingReason,
+    AllocationId, AllocationSpec, CellNo, EndCause, GpuShare, GpuShares, Lsn, Millis,
+    PendingGroupNo, QuotaFlags, Refusal, Rule, RunExit, Stage, Token, WaitingReason,
 };
+use wire::Message;
 
 /// Every allocation that is not over, as the ledger has it. One that is over is in `ended_allocations`; most are over before
 /// they would be written here.
 #[derive(Table)]
 #[table(name = "live_allocations", key(allocation_id))]
-#[table(check(
-    gpu_is_all_or_none,
-    "(gpu_count = 0) = (gpu_milli = 0) AND (gpu_count > 0 OR cardinality(gpu_models) = 0)"
-))]
+#[table(check(gpu_is_all_or_none, "(gpu_count = 0) = (gpu_milli = 0)"))]
 #[table(check(
     place_is_all_or_none,
     "(node IS NULL) = (placed_at IS NULL) AND (node IS NOT NULL OR cardinality(gpu_devices) = 0)"
@@ -60,7 +58,6 @@ use vocab::{
 ))]
 #[table(check(queued_again_for_a_cause, "(attempts = 0) = (last_end_cause IS NULL)"))]
 #[table(check(preempted_from_its_node, "NOT preempted OR state = 'stopping'"))]
-#[table(check(namespace_of_a_team, "namespace IS NULL OR team IS NOT NULL"))]
 #[table(check(
     refusal_is_all_or_none,
     "num_nulls(quota_rule, quota_subject, quota_limit, quota_actual) IN (0, 4)"
@@ -100,9 +97,6 @@ pub struct Record<'a> {
     gpu_count: u16,
     #[table(check = "gpu_milli BETWEEN 0 AND 1000", fixed)]
     gpu_milli: u16,
-    /// Allowed models; empty means any.
-    #[table(fixed)]
-    gpu_models: Vec<&'a str>,
     #[table(
         check = "state IN ('requested', 'queued', 'nominated', 'placed', 'running', 'stopping')"
     )]
@@ -125,11 +119,6 @@ pub struct Record<'a> {
     lsn: Lsn,
     #[table(fixed)]
     queue: &'a Token,
-    #[table(fixed)]
-    priority_class: Option<&'a Token>,
-    /// The name of its gang, among the tenant's.
-    #[table(fixed)]
-    gang: Option<&'a Token>,
     /// None while it is in no pending group, as during a pause.
     #[table(check = "pending_group > 0")]
     pending_group: Option<PendingGroupNo>,
@@ -138,26 +127,11 @@ pub struct Record<'a> {
     attempts: u32,
     /// What ended the run before the last time it was queued again.
     last_end_cause: Option<EndCause>,
-    /// As the tenant believes; 0: not known.
-    #[table(default = "0", check = "run_time_ms >= 0", fixed)]
-    run_time_ms: u64,
     /// Is being cleared for it.
     nominated_node: Option<&'a Token>,
     /// It has to go for another.
     #[table(default = "false")]
     preempted: bool,
-    /// The account below the tenant that its quota is of.
-    #[table(fixed)]
-    team: Option<&'a Token>,
-    #[table(fixed)]
-    namespace: Option<&'a Token>,
-    #[table(default = "'guaranteed'", fixed)]
-    qos: QosClass,
-    /// 0: no more than it asks for.
-    #[table(default = "0", check = "cpu_milli_limit >= 0", fixed)]
-    cpu_milli_limit: u64,
-    #[table(default = "0", check = "memory_bytes_limit >= 0", fixed)]
-    memory_bytes_limit: u64,
     /// Which rule keeps it waiting for quota: about what, the limit, and what use would come to.
     quota_rule: Option<Rule>,
     quota_subject: Option<&'a str>,
@@ -165,28 +139,37 @@ pub struct Record<'a> {
     quota_limit: Option<u64>,
     #[table(check = "quota_actual >= 0")]
     quota_actual: Option<u64>,
-    /// Which element of an array it is; none: it is of none.
-    #[table(check = "array_index BETWEEN 0 AND 4294967295", fixed)]
-    array_index: Option<u64>,
     /// What is remarkable about the quota that it has, as bits: 1 it was granted above a soft limit, 2 above a hard one for as
     /// long as a burst lasts, 4 of what others of the cohort lend.
     #[table(default = "0", check = "quota_flags BETWEEN 0 AND 7")]
     quota_flags: u32,
-    /// Not placed so long after its request, it ends; 0: it waits without a bound.
-    #[table(default = "0", check = "ttl_ms >= 0", fixed)]
-    ttl_ms: u64,
-    /// A run of it is stopped after so long; 0: it goes on without a bound.
-    #[table(default = "0", check = "time_limit_ms >= 0", fixed)]
-    time_limit_ms: u64,
     /// What is said of every allocation, once: its first placement, its end or its denial. A row of `explanations` for each
     /// of them cost more than the allocation's own. Field 1 for each, of a message with `position`, `at_ms` and `fact`, as
     /// a row of `explanations` has them.
     #[table(default = "''", appended)]
     facts: Facts<'a>,
+    /// The tenant's id of the operation that asked for it.
+    #[table(fixed)]
+    operation_id: Option<&'a Token>,
+    /// What it asked for, as the message `AllocationSpec` of the contract, but for the priority, which can change.
+    #[table(fixed)]
+    spec: AsMessage<'a>,
+    /// The places that it had before it was queued again, the last 32 of them: field 1 for each, of a message with `node`, `gpus`,
+    /// `placed_at_ms`, `started_at_ms`, `ended_at_ms`, `cause` and `exit`.
+    #[table(default = "''")]
+    past: Vec<u8>,
 }
 
 impl<'a> Record<'a> {
-    pub fn of(cell: CellNo, Written { row, told, .. }: &'a Written) -> Self {
+    pub fn of(
+        cell: CellNo,
+        Written {
+            row,
+            told,
+            operation,
+            ..
+        }: &'a Written,
+    ) -> Self {
         let (spec, state) = (row.spec.common(), &row.state);
         let gpu = spec.gpu.as_ref();
         let place = state.place();
@@ -216,11 +199,6 @@ impl<'a> Record<'a> {
             memory_bytes: spec.memory_bytes,
             gpu_count: gpu.map_or(0, |gpu| gpu.count),
             gpu_milli: gpu.map_or(0, |gpu| gpu.milli),
-            gpu_models: gpu
-                .map_or(&[][..], |gpu| &gpu.models)
-                .iter()
-                .map(Token::as_str)
-                .collect(),
             state: state.stage(),
             since: row.since,
             waiting_reason: reason,
@@ -232,46 +210,53 @@ impl<'a> Record<'a> {
             started_at: place.and_then(|place| place.started_at),
             lsn: row.lsn,
             queue: row.queue(),
-            priority_class: spec.priority_class.as_ref(),
-            gang: spec.gang.as_ref().map(|gang| &gang.name),
             pending_group,
             attempts: row.attempts,
             last_end_cause: row.last_cause,
-            run_time_ms: spec.run_time_ms,
             nominated_node: nominated,
             preempted: state.preemption().is_some(),
-            team: spec.team.as_ref(),
-            namespace: spec.namespace.as_ref(),
-            qos: spec.qos(),
-            cpu_milli_limit: spec.limits.cpu_milli,
-            memory_bytes_limit: spec.limits.memory_bytes,
             quota_rule: refusal.map(|refusal| refusal.rule),
             quota_subject: refusal.map(|refusal| refusal.subject.as_str()),
             quota_limit: refusal.map(|refusal| amount(refusal.limit)),
             quota_actual: refusal.map(|refusal| amount(refusal.actual)),
-            array_index: row.spec.array_index().map(u64::from),
             quota_flags: row.quota_flags.0,
-            ttl_ms: spec.bounds.ttl_ms,
-            time_limit_ms: spec.bounds.time_limit_ms,
             facts: Facts(&[], told),
+            operation_id: operation.as_ref(),
+            spec: AsMessage(&row.spec),
+            past: Past::of(&row.past),
         }
     }
 }
 
-/// What was said of live allocations that are over now; they leave the table.
-pub async fn leave(
+/// What a row that leaves the table has, and nothing else.
+#[derive(Debug)]
+pub(super) struct Left {
+    pub operation: Option<Token>,
+    /// What was said of it.
+    pub facts: Vec<u8>,
+}
+
+/// Live allocations that are over now leave the table.
+pub(super) async fn leave(
     tx: &mut PgConnection,
     ids: &[Uuid],
-) -> Result<HashMap<Uuid, Vec<u8>>, WarmError> {
+) -> Result<HashMap<Uuid, Left>, WarmError> {
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
     let left = sqlx::query!(
-        "DELETE FROM live_allocations WHERE allocation_id = ANY ($1) RETURNING allocation_id, facts",
+        "DELETE FROM live_allocations WHERE allocation_id = ANY ($1) RETURNING allocation_id, operation_id, facts",
         ids
     );
     let left = left.fetch_all(tx).await?.into_iter();
-    Ok(left.map(|row| (row.allocation_id, row.facts)).collect())
+    let left = left.map(|row| {
+        let left = Left {
+            operation: Option::read(row.operation_id, "operation_id")?,
+            facts: row.facts,
+        };
+        Ok((row.allocation_id, left))
+    });
+    left.collect()
 }
 
 /// An allocation as its table has it.
@@ -279,29 +264,12 @@ pub async fn leave(
 pub struct Allocation {
     pub id: AllocationId,
     pub tenant: String,
-    pub job_set: String,
-    pub name: Option<String>,
+    /// The tenant's id of the operation that asked for it.
+    pub operation: Option<String>,
+    /// What it asked for, with the priority that it has.
+    pub spec: AllocationSpec,
+    /// The queue that it is in: where it names none, the tenant's own.
     pub queue: String,
-    pub priority: i32,
-    pub priority_class: Option<String>,
-    pub gang: Option<String>,
-    pub cpu_milli: u64,
-    pub memory_bytes: u64,
-    pub gpu_count: i32,
-    pub gpu_milli: i32,
-    pub gpu_models: Vec<String>,
-    /// The account below the tenant that its quota is of.
-    pub team: Option<String>,
-    pub namespace: Option<String>,
-    pub qos: QosClass,
-    /// 0: no more than it asks for.
-    pub cpu_milli_limit: u64,
-    pub memory_bytes_limit: u64,
-    /// As the tenant believes; 0: not known.
-    pub run_time_ms: u64,
-    /// Which element of an array it is.
-    pub array_index: Option<u32>,
-    pub bounds: TimeBounds,
     /// `requested`, `queued`, `nominated`, `placed`, `running`, `stopping`, `ended` or `denied`.
     pub state: String,
     /// Which rule keeps it waiting for quota, or has denied it.
@@ -318,6 +286,8 @@ pub struct Allocation {
     /// How often it was queued again, and what ended the run before the last time.
     pub attempts: i32,
     pub last_end_cause: Option<EndCause>,
+    /// The places that it had before, the oldest first, as many as are kept.
+    pub past: Vec<Attempt>,
     pub end_cause: Option<EndCause>,
     /// How the command of its last run ended.
     pub exit: Option<RunExit>,
@@ -349,22 +319,14 @@ pub async fn find(
     }
 }
 
-/// A row of `live_allocations`.
+/// A row of `live_allocations`, as far as it is told.
+#[derive(FromRow)]
 struct Live {
     allocation_id: Uuid,
     tenant: String,
-    job_set: String,
-    name: Option<String>,
+    operation_id: Option<String>,
     queue: String,
     priority: i32,
-    priority_class: Option<String>,
-    gang: Option<String>,
-    cpu_milli: i64,
-    memory_bytes: i64,
-    gpu_count: i32,
-    gpu_milli: i32,
-    gpu_models: Vec<String>,
-    run_time_ms: i64,
     state: String,
     waiting_reason: Option<String>,
     pending_group: Option<i64>,
@@ -375,24 +337,23 @@ struct Live {
     preempted: bool,
     attempts: i32,
     last_end_cause: Option<String>,
-    team: Option<String>,
-    namespace: Option<String>,
-    qos: String,
-    cpu_milli_limit: i64,
-    memory_bytes_limit: i64,
     quota_rule: Option<String>,
     quota_subject: Option<String>,
     quota_limit: Option<i64>,
     quota_actual: Option<i64>,
-    array_index: Option<i64>,
     quota_flags: i32,
-    ttl_ms: i64,
-    time_limit_ms: i64,
     requested_at: Moment,
     placed_at: Option<Moment>,
     started_at: Option<Moment>,
     lsn: i64,
+    spec: Vec<u8>,
+    past: Vec<u8>,
 }
+
+/// The columns of [`Live`].
+const LIVE: &str = "allocation_id, tenant, operation_id, queue, priority, state, waiting_reason, pending_group, nominated_node, node,
+                    gpu_devices, gpu_shares, preempted, attempts, last_end_cause, quota_rule, quota_subject, quota_limit,
+                    quota_actual, quota_flags, requested_at, placed_at, started_at, lsn, spec, past";
 
 impl TryFrom<Live> for Allocation {
     type Error = OutOfRange;
@@ -410,37 +371,17 @@ impl TryFrom<Live> for Allocation {
             }),
             _ => None,
         };
-        let index = |index: i64| {
-            u32::try_from(index).map_err(|error| OutOfRange::new("array_index", error))
-        };
-        let array_index = row.array_index.map(index);
         Ok(Self {
             id: AllocationId(row.allocation_id),
             tenant: row.tenant,
-            job_set: row.job_set,
-            name: row.name,
+            operation: row.operation_id,
+            spec: AllocationSpec {
+                priority: row.priority,
+                ..asked(&row.spec)?
+            },
             queue: row.queue,
-            priority: row.priority,
-            priority_class: row.priority_class,
-            gang: row.gang,
-            cpu_milli: unsigned("cpu_milli", row.cpu_milli)?,
-            memory_bytes: unsigned("memory_bytes", row.memory_bytes)?,
-            gpu_count: row.gpu_count,
-            gpu_milli: row.gpu_milli,
-            gpu_models: row.gpu_models,
-            team: row.team,
-            namespace: row.namespace,
-            qos: QosClass::read(row.qos, "qos")?,
-            cpu_milli_limit: unsigned("cpu_milli_limit", row.cpu_milli_limit)?,
-            memory_bytes_limit: unsigned("memory_bytes_limit", row.memory_bytes_limit)?,
             quota,
             quota_flags: QuotaFlags(u32::read(row.quota_flags, "quota_flags")?),
-            run_time_ms: unsigned("run_time_ms", row.run_time_ms)?,
-            array_index: array_index.transpose()?,
-            bounds: TimeBounds {
-                ttl_ms: unsigned("ttl_ms", row.ttl_ms)?,
-                time_limit_ms: unsigned("time_limit_ms", row.time_limit_ms)?,
-            },
             state: row.state,
             waiting_reason: Option::read(row.waiting_reason, "waiting_reason")?,
             pending_group: pending_group.transpose()?.map(PendingGroupNo),
@@ -450,6 +391,7 @@ impl TryFrom<Live> for Allocation {
             preempted: row.preempted,
             attempts: row.attempts,
             last_end_cause: Option::read(row.last_end_cause, "last_end_cause")?,
+            past: Past::read(&row.past)?,
             end_cause: None,
             exit: None,
             requested_at: row.requested_at.into(),
@@ -461,70 +403,36 @@ impl TryFrom<Live> for Allocation {
     }
 }
 
+/// What an allocation asked for, as the tables of both have it.
+pub(super) fn asked(spec: &[u8]) -> Result<AllocationSpec, OutOfRange> {
+    AllocationSpec::decode(spec).map_err(|error| OutOfRange::new("spec", error))
+}
+
 async fn live(
     db: &mut PgConnection,
     tenant: &Token,
     id: AllocationId,
 ) -> Result<Option<Allocation>, WarmError> {
-    let row = sqlx::query_as!(
-        Live,
-        r#"SELECT allocation_id, tenant, job_set, name, queue, priority, priority_class, gang, cpu_milli, memory_bytes, gpu_count,
-                  gpu_milli, gpu_models, run_time_ms, state, waiting_reason, pending_group, nominated_node, node, gpu_devices,
-                  gpu_shares, preempted, attempts, last_end_cause, team, namespace, qos, cpu_milli_limit,
-                  memory_bytes_limit, quota_rule, quota_subject, quota_limit, quota_actual, array_index,
-                  quota_flags, ttl_ms, time_limit_ms, requested_at AS "requested_at: Moment", placed_at AS "placed_at: Moment",
-                  started_at AS "started_at: Moment", lsn
-           FROM live_allocations WHERE allocation_id = $1 AND tenant = $2"#,
-        id.0,
-        tenant.as_str(),
-    )
-    .fetch_optional(db)
-    .await?;
+    let query =
+        format!("SELECT {LIVE} FROM live_allocations WHERE allocation_id = $1 AND tenant = $2");
+    let row: Option<Live> = sqlx::query_as(&query)
+        .bind(id.0)
+        .bind(tenant.as_str())
+        .fetch_optional(db)
+        .await?;
     Ok(row.map(Allocation::try_from).transpose()?)
 }
 
-/// Of those of `tenant` that were requested before `before` and after `floor`, the newest that are asked for.
-pub(super) async fn newest(
+/// Of those of `tenant` whose ids lie within the bounds, the first that are asked for.
+pub(super) async fn page(
     db: &mut PgConnection,
     tenant: &Token,
     wanted: &Wanted,
-    (before, floor): (Uuid, Uuid),
+    within: Within,
 ) -> Result<Vec<Allocation>, WarmError> {
-    let rows = sqlx::query_as!(
-        Live,
-        r#"SELECT allocation_id, tenant, job_set, name, queue, priority, priority_class, gang, cpu_milli, memory_bytes, gpu_count,
-                  gpu_milli, gpu_models, run_time_ms, state, waiting_reason, pending_group, nominated_node, node, gpu_devices,
-                  gpu_shares, preempted, attempts, last_end_cause, team, namespace, qos, cpu_milli_limit,
-                  memory_bytes_limit, quota_rule, quota_subject, quota_limit, quota_actual, array_index,
-                  quota_flags, ttl_ms, time_limit_ms, requested_at AS "requested_at: Moment", placed_at AS "placed_at: Moment",
-                  started_at AS "started_at: Moment", lsn
-           FROM live_allocations
-           WHERE tenant = $1 AND allocation_id < $2 AND allocation_id > $3 AND state = ANY ($4)
-             AND ($5::text IS NULL OR queue = $5) AND ($6::text IS NULL OR job_set = $6)
-             AND ($7::text IS NULL OR team = $7) AND ($8::text IS NULL OR namespace = $8)
-             AND ($9::text IS NULL OR node = $9) AND ($10::text IS NULL OR gang = $10)
-             AND ($11::text IS NULL OR starts_with(name, $11))
-             AND ($12::timestamptz IS NULL OR requested_at >= $12) AND ($13::timestamptz IS NULL OR requested_at < $13)
-           ORDER BY allocation_id DESC LIMIT $14"#,
-        tenant.as_str(),
-        before,
-        floor,
-        &wanted.states(),
-        wanted.queue.as_deref(),
-        wanted.job_set.as_deref(),
-        wanted.team.as_deref(),
-        wanted.namespace.as_deref(),
-        wanted.node.as_deref(),
-        wanted.gang.as_deref(),
-        wanted.name_prefix.as_deref(),
-        wanted.since as Option<Moment>,
-        wanted.until as Option<Moment>,
-        i64::from(wanted.limit) + 1,
-    )
-    .fetch_all(db)
-    .await?;
-    let rows = rows.into_iter().map(Allocation::try_from);
-    Ok(rows.collect::<Result<_, _>>()?)
+    let query = wanted.select("live_allocations", LIVE);
+    let rows = wanted.bind(sqlx::query_as::<_, Live>(&query), tenant, within);
+    wanted.first(rows.fetch_all(db).await?)
 }
 
 /// The allocations that have changed behind a position, as `<id> of <tenant> <name>`: for who looks for what a ledger has lost.

@@ -1,17 +1,21 @@
 //! The table `ended_allocations`: a row for each life. It is written once for nearly every request there ever was, so it is
 //! narrow: its width is most of what a row costs. What is looked for by SQL is a column, and the rest two messages.
 
-use super::{Allocation, list::Wanted};
-use crate::project::{AllocationState, Written};
+use super::{
+    Allocation,
+    allocations::{Left, asked},
+    list::{Wanted, Within},
+};
+use crate::project::{AllocationState, Attempt, Written};
 use bytes::Bytes;
 use chassis::warm::{Moment, OutOfRange, WarmError, insert, unsigned};
-use sqlx::PgConnection;
+use sqlx::{FromRow, PgConnection};
 use std::collections::HashMap;
 use table::{PgType, Read, RowError, Table, Value, types};
 use uuid::Uuid;
 use vocab::{
-    AllocationId, AllocationSpec, CellNo, EndCause, GpuShares, Lsn, Millis, NamedSpec, QuotaFlags,
-    Refusal, Rule, RunExit, Stage, Token,
+    AllocationId, CellNo, EndCause, GpuShares, Lsn, Millis, NamedSpec, QuotaFlags, Refusal, Rule,
+    RunExit, Stage, Token,
 };
 use wire::Message;
 
@@ -65,7 +69,8 @@ pub struct Record<'a> {
     spec: AsMessage<'a>,
     /// What else is known of it: field 1 for each device of its last place, 2 how often it was queued again, 3 what ended
     /// the run before the last time, 4 the refusal by quota, 5 how the command of the last run ended,
-    /// 6 what was remarkable about its quota, as `quota_flags` of `live_allocations`.
+    /// 6 what was remarkable about its quota, as `quota_flags` of `live_allocations`, 7 the tenant's id of the operation that
+    /// asked for it, 8 its places before the last one, as field 1 of `past` of `live_allocations`.
     rest: Vec<u8>,
     /// What is said of every allocation, once: its first placement, its end or its denial. Field 1 for each, of a message
     /// with `position`, `at_ms` and `fact`, as a row of `explanations` has them.
@@ -73,7 +78,7 @@ pub struct Record<'a> {
 }
 
 /// A specification, encoded where it is written to.
-struct AsMessage<'a>(&'a NamedSpec);
+pub(super) struct AsMessage<'a>(pub &'a NamedSpec);
 
 impl Value for AsMessage<'_> {
     const TYPE: PgType = types::BYTEA;
@@ -111,11 +116,48 @@ struct Rest {
     exit: Option<RunExit>,
     #[wire(6)]
     quota_flags: QuotaFlags,
+    #[wire(7)]
+    operation: Option<Token>,
+    #[wire(8)]
+    past: Vec<Attempt>,
+}
+
+/// The column `past` of `live_allocations`.
+#[derive(Debug, Default, wire::Wire)]
+pub(super) struct Past {
+    #[wire(1)]
+    past: Vec<Attempt>,
+}
+
+impl Past {
+    pub fn of(past: &[Attempt]) -> Vec<u8> {
+        match past {
+            [] => Vec::new(),
+            past => Self {
+                past: past.to_vec(),
+            }
+            .encode_to_vec(),
+        }
+    }
+
+    pub fn read(bytes: &[u8]) -> Result<Vec<Attempt>, OutOfRange> {
+        let read = Self::decode(bytes);
+        Ok(read.map_err(|error| OutOfRange::new("past", error))?.past)
+    }
 }
 
 impl<'a> Record<'a> {
-    /// None: it is not over. `said` is what was said of it before the batch.
-    fn of(cell: CellNo, Written { row, told, .. }: &'a Written, said: &'a [u8]) -> Option<Self> {
+    /// None: it is not over. `left` is what its row among the live had, if it had one.
+    fn of(
+        cell: CellNo,
+        Written {
+            row,
+            told,
+            operation,
+            ..
+        }: &'a Written,
+        left: Option<&'a Left>,
+    ) -> Option<Self> {
         let (end_cause, exit, ended_at) = match &row.state {
             AllocationState::Ended {
                 cause, at, exit, ..
@@ -135,6 +177,8 @@ impl<'a> Record<'a> {
             refusal: refusal.cloned(),
             exit,
             quota_flags: row.quota_flags,
+            operation: left.map_or(operation, |left| &left.operation).clone(),
+            past: row.past.clone(),
         };
         Some(Self {
             allocation_id: row.allocation.id(cell).0,
@@ -157,26 +201,27 @@ impl<'a> Record<'a> {
             lsn: row.lsn,
             spec: AsMessage(&row.spec),
             rest: rest.encode_to_vec(),
-            facts: Facts(said, told),
+            facts: Facts(left.map_or(&[], |left| &left.facts), told),
         })
     }
 }
 
-/// Writes those of a batch that are over. `said` is what was said before it of those that were live.
-pub async fn write(
+/// Writes those of a batch that are over; `left` is what the rows had of those that were live.
+pub(super) async fn write(
     tx: &mut PgConnection,
     cell: CellNo,
     over: &[&Written],
-    said: &HashMap<Uuid, Vec<u8>>,
+    left: &HashMap<Uuid, Left>,
 ) -> Result<(), WarmError> {
     let rows = over.iter().filter_map(|written| {
-        let said = said.get(&written.row.allocation.id(cell).0);
-        Record::of(cell, written, said.map_or(&[], Vec::as_slice))
+        let left = left.get(&written.row.allocation.id(cell).0);
+        Record::of(cell, written, left)
     });
     insert(tx, rows).await
 }
 
 /// A row of `ended_allocations`, as far as it is told.
+#[derive(FromRow)]
 struct Ended {
     allocation_id: Uuid,
     tenant: String,
@@ -193,45 +238,20 @@ struct Ended {
     rest: Vec<u8>,
 }
 
+/// The columns of [`Ended`].
+const ENDED: &str = "allocation_id, tenant, queue, state, end_cause, node, requested_at, placed_at, started_at, ended_at, lsn, spec, rest";
+
 impl TryFrom<Ended> for Allocation {
     type Error = OutOfRange;
 
     fn try_from(row: Ended) -> Result<Self, OutOfRange> {
-        let spec = AllocationSpec::decode(&row.spec);
-        let spec = spec.map_err(|error| OutOfRange::new("spec", error))?;
         let rest = Rest::decode(&row.rest).map_err(|error| OutOfRange::new("rest", error))?;
-        let qos = spec.qos();
-        let text = |token: Option<Token>| token.map(|token| token.to_string());
-        let (gpu_count, gpu_milli, gpu_models) = match &spec.gpu {
-            Some(gpu) => (
-                gpu.count,
-                gpu.milli,
-                gpu.models.iter().map(Token::to_string).collect(),
-            ),
-            None => (0, 0, Vec::new()),
-        };
         Ok(Self {
             id: AllocationId(row.allocation_id),
             tenant: row.tenant,
-            job_set: spec.job_set.to_string(),
-            name: text(spec.name),
+            operation: rest.operation.map(|operation| operation.to_string()),
+            spec: asked(&row.spec)?,
             queue: row.queue,
-            priority: spec.priority,
-            priority_class: text(spec.priority_class),
-            gang: text(spec.gang.map(|gang| gang.name)),
-            cpu_milli: spec.cpu_milli,
-            memory_bytes: spec.memory_bytes,
-            gpu_count: gpu_count.into(),
-            gpu_milli: gpu_milli.into(),
-            gpu_models,
-            team: text(spec.team),
-            namespace: text(spec.namespace),
-            qos,
-            cpu_milli_limit: spec.limits.cpu_milli,
-            memory_bytes_limit: spec.limits.memory_bytes,
-            run_time_ms: spec.run_time_ms,
-            array_index: spec.array_index,
-            bounds: spec.bounds,
             state: row.state,
             quota_flags: rest.quota_flags,
             quota: rest.refusal,
@@ -243,6 +263,7 @@ impl TryFrom<Ended> for Allocation {
             preempted: false,
             attempts: rest.attempts.try_into().unwrap_or(i32::MAX),
             last_end_cause: rest.last_end_cause,
+            past: rest.past,
             end_cause: Option::read(row.end_cause, "end_cause")?,
             exit: rest.exit,
             requested_at: row.requested_at.into(),
@@ -260,66 +281,24 @@ pub async fn allocation(
     tenant: &Token,
     id: AllocationId,
 ) -> Result<Option<Allocation>, WarmError> {
-    let row = sqlx::query_as!(
-        Ended,
-        r#"SELECT allocation_id, tenant, queue, state, end_cause, node, requested_at AS "requested_at: Moment",
-                  placed_at AS "placed_at: Moment", started_at AS "started_at: Moment", ended_at AS "ended_at: Moment",
-                  lsn, spec, rest
-           FROM ended_allocations WHERE allocation_id = $1 AND tenant = $2"#,
-        id.0,
-        tenant.as_str(),
-    )
-    .fetch_optional(db)
-    .await?;
+    let query =
+        format!("SELECT {ENDED} FROM ended_allocations WHERE allocation_id = $1 AND tenant = $2");
+    let row: Option<Ended> = sqlx::query_as(&query)
+        .bind(id.0)
+        .bind(tenant.as_str())
+        .fetch_optional(db)
+        .await?;
     Ok(row.map(Allocation::try_from).transpose()?)
 }
 
-/// Of those of `tenant` that were requested before `before` and after `floor`, the newest that are asked for. Team, namespace
-/// and gang stand in the message alone, so by these it is looked here, at no more rows than lie between the two.
-pub(super) async fn newest(
+/// Of those of `tenant` whose ids lie within the bounds, the first that are asked for.
+pub(super) async fn page(
     db: &mut PgConnection,
     tenant: &Token,
     wanted: &Wanted,
-    (before, floor): (Uuid, Uuid),
+    within: Within,
 ) -> Result<Vec<Allocation>, WarmError> {
-    let limit = i64::from(wanted.limit) + 1;
-    let rows = sqlx::query_as!(
-        Ended,
-        r#"SELECT allocation_id, tenant, queue, state, end_cause, node, requested_at AS "requested_at: Moment",
-                  placed_at AS "placed_at: Moment", started_at AS "started_at: Moment", ended_at AS "ended_at: Moment",
-                  lsn, spec, rest
-           FROM ended_allocations
-           WHERE tenant = $1 AND allocation_id < $2 AND allocation_id > $3 AND state = ANY ($11)
-             AND ($4::text IS NULL OR queue = $4) AND ($5::text IS NULL OR job_set = $5)
-             AND ($6::text IS NULL OR node = $6) AND ($7::text IS NULL OR starts_with(name, $7))
-             AND ($8::timestamptz IS NULL OR requested_at >= $8) AND ($9::timestamptz IS NULL OR requested_at < $9)
-           ORDER BY allocation_id DESC LIMIT $10"#,
-        tenant.as_str(),
-        before,
-        floor,
-        wanted.queue.as_deref(),
-        wanted.job_set.as_deref(),
-        wanted.node.as_deref(),
-        wanted.name_prefix.as_deref(),
-        wanted.since as Option<Moment>,
-        wanted.until as Option<Moment>,
-        match wanted.by_message() {
-            true => i64::MAX,
-            false => limit,
-        },
-        &wanted.states(),
-    )
-    .fetch_all(db)
-    .await?;
-    let mut found = Vec::new();
-    for row in rows {
-        let row = Allocation::try_from(row)?;
-        if wanted.fits(&row) {
-            found.push(row);
-        }
-        if found.len() as i64 == limit {
-            break;
-        }
-    }
-    Ok(found)
+    let query = wanted.select("ended_allocations", ENDED);
+    let rows = wanted.bind(sqlx::query_as::<_, Ended>(&query), tenant, within);
+    wanted.first(rows.fetch_all(db).await?)
 }

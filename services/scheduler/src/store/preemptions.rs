@@ -39,9 +39,14 @@ pub struct Record<'a> {
     node: &'a Token,
     #[table(fixed)]
     cause: PreemptionCause,
+    /// Its own when it was decided, and in `by_priority` that of the one that it makes room for.
+    #[table(fixed)]
+    priority: i32,
     /// Whom it makes room for; none for a reservation.
     #[table(fixed)]
     by_allocation_id: Option<Uuid>,
+    #[table(fixed)]
+    by_priority: Option<i32>,
     #[table(fixed)]
     at: Millis,
     /// It should have stopped by then.
@@ -73,7 +78,9 @@ impl<'a> Record<'a> {
             queue: &row.queue,
             node: &row.node,
             cause: preemption.cause,
+            priority: preemption.priority,
             by_allocation_id: preemption.by.map(|no| no.id(cell).0),
+            by_priority: preemption.by_priority,
             at: preemption.at,
             grace_until: preemption.grace_until,
             outcome: row.over.map_or(STOPPING, |over| over.outcome.name()),
@@ -97,6 +104,10 @@ pub struct PreemptionEvent {
     pub cause: PreemptionCause,
     /// Whom it made room for, where that is of the same tenant.
     pub by: Option<AllocationId>,
+    /// Of the one that had to go, when it was decided.
+    pub priority: i32,
+    /// Of the one that it went for, whosever that is.
+    pub by_priority: Option<i32>,
     pub at: Millis,
     pub grace_until: Millis,
     /// None while it is still stopping.
@@ -116,7 +127,9 @@ struct Event {
     queue: String,
     node: String,
     cause: String,
+    priority: i32,
     by_own: Option<Uuid>,
+    by_priority: Option<i32>,
     at: Moment,
     grace_until: Moment,
     outcome: String,
@@ -140,8 +153,8 @@ pub async fn preemptions(
         None => "$1::text IS NULL",
     };
     let query = format!(
-        "SELECT p.lsn, p.event_index, p.allocation_id, p.tenant, p.queue, p.node, p.cause,
-                own.allocation_id AS by_own, p.at, p.grace_until, p.outcome, p.stopped_at, p.requeued,
+        "SELECT p.lsn, p.event_index, p.allocation_id, p.tenant, p.queue, p.node, p.cause, p.priority,
+                own.allocation_id AS by_own, p.by_priority, p.at, p.grace_until, p.outcome, p.stopped_at, p.requeued,
                 p.freed_cpu_milli, p.freed_memory_bytes, p.freed_gpu_milli
          FROM preemption_events AS p
          LEFT JOIN allocations AS own ON own.allocation_id = p.by_allocation_id AND own.tenant = p.tenant
@@ -166,6 +179,8 @@ pub async fn preemptions(
             node: record.node,
             cause: PreemptionCause::read(record.cause, "cause")?,
             by: record.by_own.map(AllocationId),
+            priority: record.priority,
+            by_priority: record.by_priority,
             at: record.at.into(),
             grace_until: record.grace_until.into(),
             over: over(&record.outcome, record.stopped_at, record.requeued)?,

@@ -11,7 +11,7 @@ use vocab::{AllocationId, Gang, Millis};
 
 /// More than are looked at for one page.
 const ROWS: u64 = 6000;
-const QUERIES: usize = 60;
+const QUERIES: usize = 100;
 const STATES: [&str; 7] = [
     "requested",
     "queued",
@@ -61,6 +61,12 @@ fn rows(random: &mut Seeded) -> Vec<AllocationRow> {
             min: 1,
             uniform_label: None,
         });
+        spec.priority_class = random.chance(300).then(|| token("urgent"));
+        let label = |name, random: &mut Seeded| (token(name), token(one_of(random, &["1", "2"])));
+        spec.labels = ["grant", "model"]
+            .into_iter()
+            .filter_map(|name| random.chance(300).then(|| label(name, random)))
+            .collect();
         row.spec = spec.into();
         row
     };
@@ -79,9 +85,16 @@ fn wanted(random: &mut Seeded) -> Wanted {
         namespace: some(&["space"]),
         node: some(&["node-1"]),
         gang: some(&["g"]),
+        priority_class: some(&["urgent"]),
         name_prefix: some(&["a-", "b-59"]),
         ..Wanted::default()
     };
+    for (name, value) in [("grant", Some("1")), ("model", None)] {
+        if random.chance(150) {
+            wanted.labels.push((token(name), value.map(token)));
+        }
+    }
+    wanted.oldest_first = random.chance(500);
     let mut moment = || {
         let ms = 1_700_000_000_000 + random.below(ROWS) as i64;
         let moment = Millis(ms).try_into().unwrap();
@@ -111,6 +124,11 @@ fn fits(row: &AllocationRow, wanted: &Wanted) -> bool {
         && is(&wanted.namespace, spec.namespace.as_ref())
         && is(&wanted.node, row.state.place().map(|place| &place.node))
         && is(&wanted.gang, spec.gang.as_ref().map(|gang| &gang.name))
+        && is(&wanted.priority_class, spec.priority_class.as_ref())
+        && wanted.labels.iter().all(|(name, value)| {
+            let has = spec.labels.iter().find(|label| label.0 == *name);
+            has.is_some_and(|has| value.as_ref().is_none_or(|value| has.1 == *value))
+        })
         && name.starts_with(prefix)
         && (wanted.since).is_none_or(|since| row.requested_at >= since.into())
         && (wanted.until).is_none_or(|until| row.requested_at < until.into())
@@ -127,7 +145,12 @@ async fn all(pool: &PgPool, wanted: &Wanted) -> Vec<AllocationId> {
         if page.next.is_none() {
             return found;
         }
-        assert!(before.is_none_or(|before: AllocationId| page.next < Some(before)));
+        assert!(
+            before.is_none_or(|before: AllocationId| match wanted.oldest_first {
+                true => page.next > Some(before),
+                false => page.next < Some(before),
+            })
+        );
         before = page.next;
     }
 }
@@ -143,8 +166,11 @@ async fn pages_have_all_that_is_asked_for_in_order_and_nothing_else() {
     let mut found_some = 0;
     for _ in 0..QUERIES {
         let wanted = wanted(&mut random);
-        let expected = rows.iter().rev().filter(|row| fits(row, &wanted));
-        let expected: Vec<_> = expected.map(|row| row.allocation.id(CELL)).collect();
+        let expected = rows.iter().filter(|row| fits(row, &wanted));
+        let mut expected: Vec<_> = expected.map(|row| row.allocation.id(CELL)).collect();
+        if !wanted.oldest_first {
+            expected.reverse();
+        }
         assert_eq!(all(&pool, &wanted).await, expected, "{wanted:?}");
         found_some += usize::from(!expected.is_empty());
     }

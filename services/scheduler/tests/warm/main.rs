@@ -15,16 +15,15 @@ use chassis::warm::{
 use ledger::{Batch, LedgerId, Sink, SinkError};
 use scheduler::{
     project::{
-        AllocationRow, AllocationState, Change, Place, Position, Preemption, Standing, Stop,
-        Written,
+        AllocationRow, AllocationState, Attempt, Change, Place, Position, Preemption, Standing,
+        Stop, Written,
     },
     store,
 };
 use sqlx::{Executor, PgPool};
 use vocab::{
     AllocationNo, AllocationSpec, CellNo, EndCause, Gang, GpuRequest, GpuShare, Lsn, Millis,
-    PendingGroupNo, PreemptionCause, QosClass, QuotaFlags, Refusal, Rule, TimeBounds, Token,
-    WaitingReason,
+    PendingGroupNo, PreemptionCause, QuotaFlags, Refusal, Rule, TimeBounds, Token, WaitingReason,
 };
 
 const CELL: CellNo = CellNo(3);
@@ -78,8 +77,27 @@ fn row(allocation: u64, priority: i32, state: AllocationState) -> AllocationRow 
         since: Millis(1_700_000_000_003),
         attempts: 2,
         last_cause: Some(EndCause::Preempted),
+        past: vec![attempt(EndCause::Failed), attempt(EndCause::Preempted)],
         quota_flags: QuotaFlags::SOFT.with(QuotaFlags::BORROWED),
         lsn: Lsn(allocation),
+    }
+}
+
+fn attempt(cause: EndCause) -> Attempt {
+    let Place {
+        node,
+        gpus,
+        placed_at,
+        ..
+    } = place(None);
+    Attempt {
+        node,
+        gpus,
+        placed_at,
+        started_at: (cause == EndCause::Failed).then_some(Millis(1_700_000_000_002)),
+        ended_at: Millis(1_700_000_000_003),
+        cause,
+        exit: None,
     }
 }
 
@@ -134,7 +152,9 @@ fn preempted() -> Stop {
                 index: 0,
             },
             cause: PreemptionCause::Priority,
+            priority: 5,
             by: None,
+            by_priority: Some(9),
             at: Millis(1),
             grace_until: Millis(1),
         },
@@ -173,7 +193,13 @@ fn written(row: AllocationRow, before: Option<&store::Allocation>) -> Change {
         "stopping" => Standing::Stopping,
         other => panic!("{other} is over"),
     });
-    Change::Allocation(Written { row, before, told })
+    let operation = before.is_none().then(|| token("op-1"));
+    Change::Allocation(Written {
+        row,
+        before,
+        told,
+        operation,
+    })
 }
 
 /// Applies behind whatever was applied before; rows that are not there are new.
@@ -254,10 +280,9 @@ async fn every_state_is_read_as_it_was_written() {
         assert_eq!(found.state, state.stage().name());
         assert_eq!(found.lsn, Lsn(no));
         assert_eq!(found.requested_at, row.requested_at);
-        assert_eq!(found.cpu_milli, AllocationSpec::CPU_MILLI_MAX);
-        assert_eq!(found.memory_bytes, AllocationSpec::MEMORY_BYTES_MAX);
-        assert_eq!(found.gpu_models, ["A100", "T4"]);
-        assert_eq!((found.gpu_count, found.gpu_milli), (2, 1000));
+        assert_eq!(found.spec, row.spec.whole());
+        assert_eq!(found.operation.as_deref(), Some("op-1"));
+        assert_eq!(found.past, row.past);
         let place = state.place();
         assert_eq!(
             found.node.as_deref(),
@@ -274,15 +299,6 @@ async fn every_state_is_read_as_it_was_written() {
         );
         assert_eq!(found.queue, "t");
         assert_eq!(found.quota.as_ref(), state.refusal());
-        assert_eq!(found.team.as_deref(), Some("team"));
-        assert_eq!(found.namespace.as_deref(), Some("space"));
-        assert_eq!(found.qos, QosClass::Burstable);
-        assert_eq!(found.cpu_milli_limit, AllocationSpec::CPU_MILLI_MAX);
-        assert_eq!(found.memory_bytes_limit, 0);
-        assert_eq!(found.priority_class.as_deref(), Some("batch"));
-        assert_eq!(found.gang.as_deref(), Some("g"));
-        assert_eq!(found.run_time_ms, AllocationSpec::RUN_TIME_MS_MAX);
-        assert_eq!(found.bounds, BOUNDS);
         assert_eq!(found.quota_flags, row.quota_flags);
         let waits = match &state {
             AllocationState::Queued { pending_group, .. } => (*pending_group, None),

@@ -321,22 +321,22 @@ async fn impossible_rows_of_the_new_tables_are_refused() {
         ),
         (
             "preemption_events",
-            "1, 0, 'ID', 't', 'q', 'n', 'bored', NULL, now(), now(), 'stopping'",
+            "1, 0, 'ID', 't', 'q', 'n', 'bored', 5, NULL, NULL, now(), now(), 'stopping'",
             "preemption_events_cause_check",
         ),
         (
             "preemption_events",
-            "1, 0, 'ID', 't', 'q', 'n', 'gang', NULL, now(), now(), 'stopped'",
+            "1, 0, 'ID', 't', 'q', 'n', 'gang', 5, NULL, 9, now(), now(), 'stopped'",
             "over_is_all_or_none",
         ),
         (
             "preemption_events",
-            "1, 0, 'ID', 't', 'q', 'n', 'gang', NULL, now(), now(), 'stopping', now()",
+            "1, 0, 'ID', 't', 'q', 'n', 'gang', 5, NULL, 9, now(), now(), 'stopping', now()",
             "over_is_all_or_none",
         ),
         (
             "preemption_events",
-            "1, 0, 'ID', 't', 'q', 'n', 'gang', NULL, now(), to_timestamp(0), 'stopping'",
+            "1, 0, 'ID', 't', 'q', 'n', 'gang', 5, NULL, 9, now(), to_timestamp(0), 'stopping'",
             "preemption_events_check",
         ),
         (

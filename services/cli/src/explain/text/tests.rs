@@ -6,8 +6,8 @@ use vocab::fact::{
     PendingGroupExplained, QuotaWaiting,
 };
 use vocab::{
-    AllocationNo, Candidate, EndCause, Event, GpuShare, PendingGroupNo, PlacementPolicy,
-    PreemptionCause, Refusal, Rule, Token, WaitingReason,
+    AllocationNo, AllocationSpec, Candidate, EndCause, Event, GpuShare, PendingGroupNo,
+    PlacementPolicy, PreemptionCause, Refusal, Rule, Token, WaitingReason,
 };
 
 const CELL: CellNo = CellNo(3);
@@ -21,25 +21,13 @@ fn allocation(state: &str) -> Allocation {
     Allocation {
         id: NO.id(CELL),
         tenant: "t".into(),
-        job_set: "j".into(),
-        name: None,
+        operation: None,
+        spec: AllocationSpec {
+            priority: 5,
+            priority_class: Some(token("batch")),
+            ..AllocationSpec::plain(token("j"), 4000, 1 << 30)
+        },
         queue: "research".into(),
-        priority: 5,
-        priority_class: Some("batch".into()),
-        gang: None,
-        cpu_milli: 4000,
-        memory_bytes: 1 << 30,
-        gpu_count: 0,
-        gpu_milli: 0,
-        gpu_models: Vec::new(),
-        run_time_ms: 0,
-        array_index: None,
-        bounds: Default::default(),
-        team: None,
-        namespace: None,
-        qos: QosClass::Guaranteed,
-        cpu_milli_limit: 0,
-        memory_bytes_limit: 0,
         quota: None,
         quota_flags: Default::default(),
         state: state.into(),
@@ -51,6 +39,7 @@ fn allocation(state: &str) -> Allocation {
         preempted: state == "stopping",
         attempts: 0,
         last_end_cause: None,
+        past: Vec::new(),
         end_cause: (state == "ended").then_some(EndCause::Finished),
         requested_at: Millis(0),
         placed_at: on_node.then_some(Millis(1000)),
@@ -307,7 +296,7 @@ fn one_that_waits_for_quota_is_told_for_which() {
     };
     let mut waits = explanation("requested", vec![entry(4, waiting)]);
     waits.allocation.quota = Some(refusal);
-    waits.allocation.team = Some("team".into());
+    waits.allocation.spec.team = Some(token("team"));
     let text = lines(&waits, None, true);
     assert_eq!(
         text[1..],
