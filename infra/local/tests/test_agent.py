@@ -275,10 +275,13 @@ class Agent(unittest.TestCase):
         self.assertEqual(said["used"]["log_bytes"], len(done.stdout))
         self.assertGreater(said["used"]["cpu_us"], 0)
         self.assertGreater(said["used"]["memory_peak_bytes"], 0)
+        self.assertEqual(said["operation_id"], operation)
+        self.assertEqual(said["request"]["command"][:2], ["sh", "-c"])
+        self.assertEqual([(one["node"], one["exit_code"]) for one in said["attempts"]], [(NODE, 0)])
         charged = {line["resource"]: line for line in said["cost"]["lines"]}
         self.assertEqual(sorted(charged), ["cpu", "memory"])
         text = self.apportion("describe", "--tenant", "team-a", allocation)
-        self.assertRegex(text, r"cpu +1\.000 cores +\d+\.\d{3} CPU seconds +0\.\d+ core-hours +0\.\d+ USD")
+        self.assertRegex(text, r"cpu +1\.000 cores +- +\d+\.\d{3} CPU seconds +0\.\d+ core-hours +0\.\d+ USD")
         # The same on the bill, by the operation id alone.
         rows = self.select("resource, toString(quantity), toString(amount_micro), toString(allocation)", "run_costs",
                            f"tenant = 'team-a' AND operation_id = '{operation}' ORDER BY resource")

@@ -166,7 +166,7 @@ class World:
         wanted = m.ReservationRequest(queue=own.queue, from_ms=now_ms + DAY_MS, until_ms=now_ms + 2 * DAY_MS, nodes=1)
         await operator.done(set_reservation=m.SetReservation(reservation=own.reservation, wanted=wanted))
 
-        own.run = await own.done(submit=self.submit(own, "run", work=m.Work(
+        own.run = await own.done(submit=self.submit(own, "run", labels=[m.Label(name=mark, value="7")], work=m.Work(
             command="sh", args=["-c", f"echo {own.said}; sleep 1"])))
         own.waits = await own.done(submit=self.submit(own, "waits", queue=own.queue, gpu_count=1, gpu_models=[NO_MODEL]))
         own.refused = await own.send(submit=self.submit(own, "refused", queue=f"{mark}-nowhere"))
@@ -232,7 +232,10 @@ def questions(world, own):
                          (own.beyond.operation_id, f"{own.name}/{own.team} cpu"), (own.refused.operation_id, "queue")]
                      and (it.refusals[0].verb, it.refusals[0].broken.limit) == ("submit", 64_000)),
         "allocation": ({"allocation_id": run},
-                       lambda it: it.view.ended.started_ms > 0 and it.view.team == own.team and it.view.node == NODE),
+                       lambda it: it.view.ended.started_ms > 0 and it.view.team == own.team and it.view.node == NODE
+                       and [(one.node, one.ended_ms) for one in it.attempts] == [(NODE, it.view.ended.ended_ms)]
+                       and it.operation_id == own.run.operation_id and it.asked.work.command == "sh"
+                       and [(one.name, one.value) for one in it.asked.labels] == [(own.mark, "7")]),
         "allocations": ({"queue": own.queue}, lambda it: names(it) == {f"{own.mark}-waits"}),
         "explain": ({"allocation_id": waits, "at_lsn": own.waits.lsn},
                     lambda it: it.place.position == 1 and it.place.in_queue == 1
@@ -241,7 +244,10 @@ def questions(world, own):
                   lambda it: list(it.view.resources) == [own.resource] and it.view.holder == f"{own.mark}-holder"),
         "resource": ({"resource": own.resource}, lambda it: it.view.lease_id == own.leased.lease_granted.lease_id),
         "preemptions": ({}, lambda it: it.preemptions and all(
-            one.tenant == own.name and one.cause == own.preemption.cause for one in it.preemptions)),
+            one.tenant == own.name and one.cause == own.preemption.cause and one.priority == 1 for one in it.preemptions)
+            # One made room for what is urgent, the other one's node is drained.
+            and {one.by_priority if one.HasField("by_priority") else None for one in it.preemptions}
+            == {10 if own is world.a else None}),
         "queue": ({}, lambda it: waits in {one.allocation_id for one in it.waiting}),
         "queues": ({}, lambda it: {own.name, own.queue} <= {one.queue for one in it.queues}),
         "reservations": ({}, lambda it: [one.reservation for one in it.reservations] == [own.reservation]
@@ -296,6 +302,9 @@ def tries(world, other):
     for field, value in (("queue", other.queue), ("queue", other.name), ("job_set", other.job_set), ("team", other.team),
                          ("node", NODE), ("name_prefix", other.mark)):
         yield "allocations", {field: value, "states": range(1, 7)}, None
+    for value in ("", "7"):
+        label = world.m.Label(name=other.mark, value=value)
+        yield "allocations", {"labels": [label], "states": range(1, 7), "oldest_first": True}, None
     for field, value in (("queue", other.queue), ("queue", other.name), ("job_set", other.job_set), ("team", other.team)):
         yield "usage", {field: value}, None
     yield "lease", {"lease_id": lease}, "LEASE_NOT_FOUND"

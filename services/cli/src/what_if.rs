@@ -96,7 +96,7 @@ impl WhatIf {
             let whose = &mut submit.whose;
             let tenant = context.tenant_name(whose.tenant.as_deref())?;
             whose.tenant = Some(tenant.to_string());
-            let account = &mut submit.task.account;
+            let account = &mut submit.task.what.account;
             *account = submit::own_account(account, tenant.as_str())?;
         }
         let bus = context.ledger().await?;

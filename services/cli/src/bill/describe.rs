@@ -51,9 +51,9 @@ impl Describe {
         let operation = named(&whole.operation_id);
         let page = Page::new(value)
             .fields(fields(&view).add("operation_id", "operation", operation))
+            .sheet(attempts(&whole.attempts))
             .sheet(resources(&view, cost.as_ref().ok()))
-            .text(charged)
-            .sheet(attempts(&whole.attempts));
+            .text(charged);
         let page = match &request {
             Some(request) => page.document(ASKED_FOR, request)?,
             None => page,

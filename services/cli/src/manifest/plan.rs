@@ -257,7 +257,7 @@ fn named_in(change: &Change) -> Vec<(&'static str, Kind, &str)> {
         }
         Change::Rate(set) => all.extend([
             ("tenant", Kind::Tenant, &*set.tenant),
-            ("class", Kind::PriorityClass, &*set.priority_class),
+            ("priority_class", Kind::PriorityClass, &*set.priority_class),
         ]),
         _ => {}
     }

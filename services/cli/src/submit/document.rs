@@ -122,9 +122,12 @@ impl Document {
         }
     }
 
+    /// As a number where that is the whole text.
     fn amount(&mut self, field: &str, amount: i64, text: impl Fn(i64) -> String) {
         if amount != 0 {
-            self.set(field, text(amount).into());
+            let text = text(amount);
+            let number = text.parse::<i64>().map(Value::from);
+            self.set(field, number.unwrap_or_else(|_| text.into()));
         }
     }
 

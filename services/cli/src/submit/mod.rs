@@ -36,7 +36,7 @@ pub struct Submit {
     task: Task,
     /// Ask for all that a file asks for: documents of YAML, or lines of JSON, whose fields are the flags of this command without the
     /// dashes and with _ for -; - is the standard input. A document may name others in `after` and `after_success`.
-    #[arg(long, short = 'F', value_name = "FILE", conflicts_with_all = ["Task", "Place", "Gang", "Work", "array", "follow"])]
+    #[arg(long, short = 'F', value_name = "FILE", conflicts_with_all = ["What", "Place", "Gang", "Work", "array", "follow"])]
     file: Option<String>,
     /// Ask for one allocation for each index, all in one request: 0-999, 0-999:2 or 1,3,5-7. The index is the end of the name, and its
     /// command finds it in APPORTION_ARRAY_INDEX. The one of index 7 is the operation `<id>-7`. Cells of feature level 8 and above.
@@ -44,7 +44,7 @@ pub struct Submit {
     array: Option<array::Indexes>,
     /// Ask again for all that this allocation asked for (its id or name), but to start after others. `describe` shows it, as a document
     /// that can be changed and sent with --file.
-    #[arg(long, value_name = "ID", conflicts_with_all = ["Task", "Place", "Gang", "Work", "array", "file"])]
+    #[arg(long, value_name = "ID", conflicts_with_all = ["What", "Place", "Gang", "Work", "array", "file"])]
     again: Option<String>,
     /// Show what it writes until it has ended, and end with the exit code of its command.
     #[arg(long, short, conflicts_with = "wait")]
@@ -69,6 +69,19 @@ pub struct Submit {
 /// What is asked for.
 #[derive(Debug, Clone, Args)]
 pub struct Task {
+    #[command(flatten)]
+    pub what: What,
+    #[command(flatten)]
+    place: place::Place,
+    #[command(flatten)]
+    gang: gang::Gang,
+    #[command(flatten)]
+    work: work::Work,
+}
+
+/// Apart, as the group of a struct that has others has no flags of its own, and nothing could be in conflict with it.
+#[derive(Debug, Clone, Args)]
+pub struct What {
     /// Cores (4, 0.5) or millicores (500m); without it the tenant's default.
     #[arg(long, default_value = "0", allow_negative_numbers = true, value_parser = amount::cpu_milli)]
     cpu: i64,
@@ -115,12 +128,6 @@ pub struct Task {
     /// A name of the tenant's own choice, by which commands find it again.
     #[arg(long, default_value = "")]
     name: String,
-    #[command(flatten)]
-    place: place::Place,
-    #[command(flatten)]
-    gang: gang::Gang,
-    #[command(flatten)]
-    work: work::Work,
     /// Start only after this allocation (its id or name) has ended; may be repeated.
     #[arg(long, value_name = "ID")]
     after: Vec<String>,
@@ -214,7 +221,7 @@ impl Submit {
         };
         let follows = self.follow;
         let tenant = client.party().name();
-        let task = &mut self.task;
+        let task = &mut self.task.what;
         task.account = own_account(&task.account, tenant)?;
         for name in task.after.iter_mut().chain(&mut task.after_success) {
             *name = names::allocation(&client, name).await?;
@@ -332,6 +339,7 @@ fn faulty(faults: &[String]) -> Failure {
 impl Task {
     /// What is given on the command line; the inbox checks it.
     pub fn request(self) -> v1::Submit {
+        let what = self.what;
         let dependency = |success| {
             move |allocation_id| v1::DependencyRequest {
                 allocation_id,
@@ -339,37 +347,37 @@ impl Task {
                 operation_id: String::new(),
             }
         };
-        let (team, namespace) = account::parts(&self.account);
-        let ended = self.after.into_iter().map(dependency(false));
-        let finished = self.after_success.into_iter().map(dependency(true));
+        let (team, namespace) = account::parts(&what.account);
+        let ended = what.after.into_iter().map(dependency(false));
+        let finished = what.after_success.into_iter().map(dependency(true));
         v1::Submit {
-            job_set: self.job_set,
-            name: self.name,
-            priority: self.priority,
-            cpu_milli: self.cpu,
-            memory_bytes: self.memory,
-            gpu_count: self.gpus,
-            gpu_milli: self.gpu_milli,
-            gpu_models: self.gpu_models,
-            queue: self.queue,
-            priority_class: self.priority_class,
-            extended: self.extended,
+            job_set: what.job_set,
+            name: what.name,
+            priority: what.priority,
+            cpu_milli: what.cpu,
+            memory_bytes: what.memory,
+            gpu_count: what.gpus,
+            gpu_milli: what.gpu_milli,
+            gpu_models: what.gpu_models,
+            queue: what.queue,
+            priority_class: what.priority_class,
+            extended: what.extended,
             rules: self.place.rules(),
             gang: self.gang.request(),
             depends_on: ended.chain(finished).collect(),
-            retries: self.retries,
-            never_requeue: self.never_requeue,
-            run_time_ms: self.run_time,
+            retries: what.retries,
+            never_requeue: what.never_requeue,
+            run_time_ms: what.run_time,
             team,
             namespace,
-            cpu_milli_limit: self.cpu_limit,
-            memory_bytes_limit: self.memory_limit,
-            best_effort: self.best_effort,
-            labels: self.labels,
+            cpu_milli_limit: what.cpu_limit,
+            memory_bytes_limit: what.memory_limit,
+            best_effort: what.best_effort,
+            labels: what.labels,
             work: self.work.request(),
-            ttl_ms: self.ttl,
-            time_limit_ms: self.time_limit,
-            array_index: self.array_index,
+            ttl_ms: what.ttl,
+            time_limit_ms: what.time_limit,
+            array_index: what.array_index,
         }
     }
 }
@@ -490,11 +498,19 @@ mod tests {
     }
 
     #[test]
-    fn many_can_be_waited_for_and_not_followed() {
+    fn what_is_written_elsewhere_has_no_flags_and_many_are_not_followed() {
         let parses = |flags: &str| {
             let line = format!("submit --tenant t {flags}");
             Line::try_parse_from(line.split_whitespace()).is_ok()
         };
+        for alone in ["--file jobs.yaml", "--again train"] {
+            for beside in ["--cpu 1", "--label a=b", "--node-label a=b", "--env A=b"] {
+                assert!(
+                    parses(alone) && !parses(&format!("{alone} {beside}")),
+                    "{beside}"
+                );
+            }
+        }
         for many in ["--array 0-3", "--file jobs.yaml"] {
             assert!(parses(&format!("{many} --wait ended --deadline 1m")));
             assert!(!parses(&format!("{many} --follow")));
