@@ -63,9 +63,10 @@ fn rows(random: &mut Seeded) -> Vec<AllocationRow> {
         });
         spec.priority_class = random.chance(300).then(|| token("urgent"));
         let label = |name, random: &mut Seeded| (token(name), token(one_of(random, &["1", "2"])));
-        spec.labels = ["grant", "model"]
-            .into_iter()
-            .filter_map(|name| random.chance(300).then(|| label(name, random)))
+        let named = ["grant", "model"].into_iter();
+        let named: Vec<_> = named.filter(|_| random.chance(300)).collect();
+        spec.labels = (named.into_iter())
+            .map(|name| label(name, random))
             .collect();
         row.spec = spec.into();
         row
