@@ -201,10 +201,25 @@ class Contexts(unittest.TestCase):
         # By its name, or the beginning of one that is nobody else's.
         for words in (["get", "mine"], ["describe", "min"], ["get", allocation[:-1].upper() + allocation[-1]]):
             self.assertIn(allocation, self.apportion(*words))
-        second = self.apportion("submit", "--cpu", "0.5", "--memory", "1Gi", "--name", "mine-2", "--after", "mine")
-        # Names are of the read model, which has it now.
-        self.apportion("get", second.split()[0])
+        second = self.apportion("submit", "--cpu", "0.5", "--memory", "1Gi", "--name", "mine-2", "--after", "mine").split()[0]
+        # The next command sees what was decided.
+        listed = json.loads(self.apportion("list", "--sort", "name", "-o", "json"))["allocations"]
+        self.assertIn(second, [it["allocation_id"] for it in listed])
         self.assertIn(allocation, self.apportion("get", "mine"))
+        # What it asked for can be changed and sent, or sent as it was without what it waits for.
+        request = json.loads(self.apportion("describe", "mine-2", "-o", "json"))["request"]
+        self.assertEqual((request["cpu"], request["memory"], request["after"]), ("500m", "1Gi", [allocation]))
+        file = self.home / "again.json"
+        file.write_text(json.dumps({**request, "name": "mine-3"}) + "\n", encoding="utf-8")
+        self.apportion("submit", "--file", str(file))
+        self.assertEqual(json.loads(self.apportion("describe", "mine-3", "-o", "json"))["request"], {**request, "name": "mine-3"})
+        self.apportion("cancel", "mine-3")
+        again = self.apportion("submit", "--again", "mine-2").split()[0]
+        del request["after"]
+        self.assertEqual(json.loads(self.apportion("describe", again, "-o", "json"))["request"], request)
+        self.apportion("cancel", again)
+        self.refused(2, "submit", "--again", "mine", "--cpu", "1")
+        self.refused(3, "--context", "team-b", "submit", "--again", allocation)
         unclear = self.refused(3, "get", "min")
         self.assertRegex(unclear, rf"more than one .*{allocation} \(mine\)")
         self.assertIn("(mine-2)", unclear)

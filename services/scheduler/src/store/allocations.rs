@@ -432,7 +432,7 @@ pub(super) async fn page(
 ) -> Result<Vec<Allocation>, WarmError> {
     let query = wanted.select("live_allocations", LIVE);
     let rows = wanted.bind(sqlx::query_as::<_, Live>(&query), tenant, within);
-    wanted.first(rows.fetch_all(db).await?)
+    wanted.first(rows.fetch(db)).await
 }
 
 /// The allocations that have changed behind a position, as `<id> of <tenant> <name>`: for who looks for what a ledger has lost.

@@ -300,5 +300,5 @@ pub(super) async fn page(
 ) -> Result<Vec<Allocation>, WarmError> {
     let query = wanted.select("ended_allocations", ENDED);
     let rows = wanted.bind(sqlx::query_as::<_, Ended>(&query), tenant, within);
-    wanted.first(rows.fetch_all(db).await?)
+    wanted.first(rows.fetch(db)).await
 }

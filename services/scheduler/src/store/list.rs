@@ -5,7 +5,9 @@ use chassis::{
     query::cut,
     warm::{Moment, OutOfRange, WarmError},
 };
+use futures::{Stream, TryStreamExt};
 use sqlx::{FromRow, PgConnection, PgPool, Postgres, postgres::PgArguments, query::QueryAs};
+use std::pin::pin;
 use uuid::Uuid;
 use vocab::{AllocationId, Millis, Token};
 
@@ -126,14 +128,19 @@ impl Wanted {
             .bind(if self.by_message() { LOOKED_AT } else { limit })
     }
 
-    /// Those of the rows that fit, and one more than a page has at the most.
-    pub(super) fn first<R>(&self, rows: Vec<R>) -> Result<Vec<Allocation>, WarmError>
+    /// Those of the rows that fit, and one more than a page has at the most, one row after the other: thousands may be looked at, and what
+    /// one runs takes up to 48 KiB. That is left out of what is found, as no page tells it.
+    pub(super) async fn first<R>(
+        &self,
+        rows: impl Stream<Item = sqlx::Result<R>>,
+    ) -> Result<Vec<Allocation>, WarmError>
     where
         Allocation: TryFrom<R, Error = OutOfRange>,
     {
-        let mut found = Vec::new();
-        for row in rows {
-            let row = Allocation::try_from(row)?;
+        let (mut rows, mut found) = (pin!(rows), Vec::new());
+        while let Some(row) = rows.try_next().await? {
+            let mut row = Allocation::try_from(row)?;
+            row.spec.work = None;
             if self.fits(&row) {
                 found.push(row);
             }
