@@ -37,6 +37,8 @@ fn rules(random: &mut Seeded) -> PlacementRules {
             requirement("zone", Operator::In, &["z2", "z1"]),
             requirement("old", Operator::Missing, &[]),
             requirement("old", Operator::Missing, &[]),
+            // What admission adds for work is about the same label.
+            requirement("_commands", Operator::NotIn, &["plugin"]),
         ];
     }
     if random.chance(500) {

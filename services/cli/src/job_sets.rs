@@ -44,6 +44,8 @@ pub struct JobSets {
 const PAGE_MAX: u32 = 1000;
 /// Use is told by the hour.
 const HOUR_MS: i64 = 3_600_000;
+/// So many are asked for one by one.
+const FEW: usize = 10;
 
 impl JobSets {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
@@ -101,6 +103,7 @@ impl JobSets {
 }
 
 /// What job sets cost, by tenant, name and queue.
+#[derive(Default)]
 struct Costs {
     micro: BTreeMap<[String; 3], i128>,
     currency: String,
@@ -109,33 +112,38 @@ struct Costs {
 
 impl Costs {
     async fn of(client: &Client, found: &[JobSetView]) -> Result<Self, Failure> {
-        let first = found.iter().map(|one| one.first_requested_ms).min();
-        let query = UsageQuery {
-            from_ms: first.map_or(0, |ms| ms - ms.rem_euclid(HOUR_MS)),
+        let query = |since_ms: i64, job_set: &str, queue: &str| UsageQuery {
+            from_ms: since_ms - since_ms.rem_euclid(HOUR_MS),
             by: vec![UsageBy::JobSet.into(), UsageBy::Queue.into()],
-            // Of one alone no other's lines are read.
-            job_set: match found {
-                [one] => one.job_set.clone(),
-                _ => String::new(),
-            },
+            job_set: job_set.to_owned(),
+            queue: queue.to_owned(),
             ..UsageQuery::default()
         };
-        let own = client.party().name();
-        let usage = usage::ask(client, query).await?;
-        let mut micro = BTreeMap::new();
-        for line in usage.lines {
-            let tenant = match line.tenant.as_str() {
-                "" => own.to_owned(),
-                tenant => tenant.to_owned(),
-            };
-            *micro.entry([tenant, line.job_set, line.queue]).or_default() +=
-                i128::from(line.amount_micro);
+        // Those of several tenants may have one name.
+        let mut named: BTreeMap<(&str, &str), i64> = BTreeMap::new();
+        for one in found {
+            let first = one.first_requested_ms;
+            let since = named.entry((&one.job_set, &one.queue)).or_insert(first);
+            *since = first.min(*since);
         }
-        Ok(Self {
-            micro,
-            currency: usage.currency,
-            through: usage.through,
-        })
+        let queries: Vec<UsageQuery> = match named.values().min() {
+            // Of a few no other's lines are read.
+            Some(first) if named.len() > FEW => vec![query(*first, "", "")],
+            _ => (named.iter())
+                .map(|((job_set, queue), since)| query(*since, job_set, queue))
+                .collect(),
+        };
+        let mut costs = Self::default();
+        for query in queries {
+            let usage = usage::ask(client, query).await?;
+            for line in usage.lines {
+                // One for each resource.
+                let key = [line.tenant, line.job_set, line.queue];
+                *costs.micro.entry(key).or_default() += i128::from(line.amount_micro);
+            }
+            (costs.currency, costs.through) = (usage.currency, usage.through);
+        }
+        Ok(costs)
     }
 
     /// Millionths of the currency; of what never ran 0.

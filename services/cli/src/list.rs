@@ -128,6 +128,13 @@ impl Order {
             _ => None,
         }
     }
+
+    fn of(&self, found: Vec<AllocationView>, now_ms: i64) -> Result<Vec<AllocationView>, Failure> {
+        let order = sheet(&found, now_ms).order_by(&self.key, self.descending);
+        let mut found: Vec<_> = found.into_iter().map(Some).collect();
+        let order = order.map_err(Failure::usage)?.into_iter();
+        Ok(order.filter_map(|no| found[no].take()).collect())
+    }
 }
 
 fn key(text: &str) -> Result<String, String> {
@@ -187,36 +194,32 @@ impl List {
             }
         };
         let next = Some(query.after.as_str()).filter(|next| !next.is_empty());
-        let mut sheet = sheet(&found, now_ms);
-        let mut remark = next.map(|next| format!("there may be more: --after {next}"));
-        let mut shown: Vec<usize> = (0..found.len()).collect();
-        if let Some(Order { key, descending }) = &sort {
-            let looked_at = found.len();
-            shown = sheet.order_by(key, *descending).map_err(Failure::usage)?;
-            shown.truncate(limit as usize);
-            sheet.rows = shown.iter().map(|no| sheet.rows[*no].clone()).collect();
-            remark = match next {
-                Some(_) => Some(format!(
-                    "of the newest {looked_at}: there may be more, and in this order before these"
-                )),
-                None if shown.len() < looked_at => Some(format!(
-                    "the first {} of {looked_at}: --limit shows more",
-                    shown.len()
-                )),
-                None => None,
-            };
+        let looked_at = found.len();
+        if let Some(order) = &sort {
+            found = order.of(found, now_ms)?;
+            found.truncate(limit as usize);
         }
-        let allocations: Value = shown.iter().map(|no| json(&found[*no])).collect();
-        // Of a page in another order than the cell's there is no next one.
-        let next = next.filter(|_| sort.is_none());
+        let is_cut = next.is_some() || found.len() < looked_at;
+        let remark = match (&sort, next) {
+            (None, next) => next.map(|next| format!("there may be more: --after {next}")),
+            (Some(_), Some(_)) => Some(format!(
+                "of the newest {looked_at}: there may be more, and in this order before these"
+            )),
+            (Some(_), None) => is_cut.then(|| {
+                let shown = found.len();
+                format!("the first {shown} of {looked_at}: --limit shows more")
+            }),
+        };
         let value = object([
-            ("allocations", allocations),
-            ("next", next.into()),
+            ("allocations", found.iter().map(json).collect()),
+            // In another order than the cell's there is no next page.
+            ("next", next.filter(|_| sort.is_none()).into()),
+            ("may_be_more", is_cut.into()),
             ("lsn", lsn.into()),
         ]);
-        let sheet = sheet.only(&columns).map_err(Failure::usage)?;
+        let sheet = sheet(&found, now_ms).only(&columns);
         Page::new(value)
-            .sheet_or(sheet, "no allocations")
+            .sheet_or(sheet.map_err(Failure::usage)?, "no allocations")
             .lines(remark)
             .print(output)
     }

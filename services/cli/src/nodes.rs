@@ -10,12 +10,17 @@ use crate::{
     },
     submit::{requirement, words},
 };
+use async_nats::jetstream;
 use clap::{Args, ValueEnum};
 use client::{
     Client, NodeAmounts, NodeConditionView, NodeQuery, NodeStanding, NodeView, NodesQuery,
     Requirement, Taint,
 };
-use vocab::{ResourceKind, Rule};
+use prost::Message as _;
+use schemas::v1::Heartbeat;
+use std::collections::BTreeMap;
+use tokio::task::JoinSet;
+use vocab::{Millis, ResourceKind, Rule};
 
 #[derive(Args)]
 pub struct Nodes {
@@ -31,6 +36,9 @@ pub struct Nodes {
     /// Only those whose labels are like this: KEY=V1,V2 KEY!=V1,V2 KEY !KEY; may be repeated, and all must hold.
     #[arg(long = "node-label", value_name = "SELECTOR", value_parser = requirement)]
     selector: Vec<Requirement>,
+    /// When each was last heard of, too; of each its last heartbeat is read.
+    #[arg(long)]
+    heartbeat: bool,
     #[command(flatten)]
     output: Output,
 }
@@ -112,6 +120,38 @@ async fn all(client: &Client, mut query: NodesQuery) -> Result<Vec<NodeView>, Fa
     }
 }
 
+/// Questions for a heartbeat that are under way at a time.
+const ASKED_AT_ONCE: usize = 256;
+
+/// The last heartbeat of each of these, and when it came. Those that said nothing lately are not among them.
+pub async fn heard(
+    context: &Context,
+    nodes: &[String],
+) -> Result<BTreeMap<String, (Millis, Heartbeat)>, Failure> {
+    let bucket = context.subjects()?.heartbeat_bucket();
+    let client = context.bus().await?;
+    let bucket = jetstream::new(client).get_key_value(bucket).await?;
+    let mut heard = BTreeMap::new();
+    for nodes in nodes.chunks(ASKED_AT_ONCE) {
+        let mut asked = JoinSet::new();
+        for node in nodes.iter().cloned() {
+            let bucket = bucket.clone();
+            asked.spawn(async move { bucket.entry(&*node).await.map(|entry| (node, entry)) });
+        }
+        while let Some(answer) = asked.join_next().await {
+            let (node, entry) = answer??;
+            if let Some(entry) = entry
+                && let Ok(heartbeat) = Heartbeat::decode(entry.value)
+            {
+                let at_ms = entry.created.unix_timestamp_nanos() / 1_000_000;
+                let at = Millis(i64::try_from(at_ms).unwrap_or(0));
+                heard.insert(node, (at, heartbeat));
+            }
+        }
+    }
+    Ok(heard)
+}
+
 impl Nodes {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.operator_until(None).await?;
@@ -131,9 +171,22 @@ impl Nodes {
             .iter()
             .filter(|node| node.state() == NodeStanding::Ready);
         let count = format!("{} nodes, {} ready", nodes.len(), ready.count());
-        Page::of(sheet(&nodes), "no nodes")
-            .text(count)
-            .print(self.output)
+        let heard = match self.heartbeat {
+            true => {
+                let names = nodes.iter().map(|node| node.node.clone());
+                Some(heard(context, &names.collect::<Vec<_>>()).await?)
+            }
+            false => None,
+        };
+        let mut sheet = sheet(&nodes);
+        if let Some(heard) = heard {
+            sheet.columns.push(column("heartbeat_ms", "last heartbeat"));
+            for (node, row) in nodes.iter().zip(&mut sheet.rows) {
+                let at = heard.get(&node.node).map_or(0, |(at, _)| at.0);
+                row.push(moment_or_never(at));
+            }
+        }
+        Page::of(sheet, "no nodes").text(count).print(self.output)
     }
 }
 

@@ -65,6 +65,8 @@ pub const TABLES: &[&Table] = &[
     named::Lease::TABLE,
     Space::TABLE,
 ];
+/// Everything is read as of one moment.
+const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 pub const VIEWS: &str = include_str!("store/views.sql");
 
 impl SchedulerTables {

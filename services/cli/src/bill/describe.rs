@@ -32,8 +32,9 @@ impl Describe {
         let client = context.asker_of_one(self.whose.tenant.as_deref()).await?;
         let whole = get::whole(&client, &self.allocation_id).await?;
         let view = whole.view.ok_or(QueryError::Empty)?;
-        let tenant = client.party().name();
-        let request = whole.asked.map(|asked| document(&asked, tenant));
+        // An operator asks about a tenant, and is none.
+        let tenant = context.tenant_name(self.whose.tenant.as_deref())?;
+        let request = whole.asked.map(|asked| document(&asked, tenant.as_str()));
         let query = UsageQuery {
             allocation_id: view.allocation_id.clone(),
             at_lsn: view.lsn,
@@ -51,7 +52,7 @@ impl Describe {
         let operation = named(&whole.operation_id);
         let page = Page::new(value)
             .fields(fields(&view).add("operation_id", "operation", operation))
-            .sheet(attempts(&whole.attempts))
+            .sheet(attempts(&view, &whole.attempts))
             .sheet(resources(&view, cost.as_ref().ok()))
             .text(charged);
         let page = match &request {
@@ -67,8 +68,11 @@ const ASKED_FOR: &str =
     "asked for, as a document of submit --file; submit --again asks for the same:";
 
 /// The places that it has had. With one alone all of it stands above.
-fn attempts(all: &[Attempt]) -> Sheet {
-    let row = |(no, one): (usize, &Attempt)| {
+fn attempts(view: &AllocationView, all: &[Attempt]) -> Sheet {
+    // It was queued again after each but the one that it has, or had last; of very many the first are forgotten.
+    let has_place = u32::from(!view.node.is_empty());
+    let first = (view.attempts + has_place + 1).saturating_sub(all.len() as u32);
+    let row = |(no, one): (u32, &Attempt)| {
         let cause = match one.cause() {
             EndCause::Unspecified => named(""),
             cause => exactly(how(cause, one.exit), words(cause)),
@@ -92,7 +96,7 @@ fn attempts(all: &[Attempt]) -> Sheet {
     ];
     let rows = match all {
         [] | [_] => Vec::new(),
-        all => (1..).zip(all).map(row).collect(),
+        all => (first..).zip(all).map(row).collect(),
     };
     let width = columns.len();
     Sheet::new(columns, width, rows)

@@ -276,7 +276,7 @@ pub fn kinds_named(kind: Kind) -> &'static [Kind] {
     }
 }
 
-/// What the plan would set that names what is set neither in the cell nor by the plan.
+/// What the plan would newly name that is set neither in the cell nor by the plan.
 pub fn unmet(plan: &Plan, standing: &Standing) -> Vec<String> {
     let creates = |kind: Kind, name: &str| {
         let steps = plan.steps.iter();
@@ -285,7 +285,16 @@ pub fn unmet(plan: &Plan, standing: &Standing) -> Vec<String> {
     };
     let mut faults = Vec::new();
     for (step, send) in plan.sends() {
+        if matches!(step.action, Action::Delete | Action::Close) {
+            continue;
+        }
+        // What stands may name what the file does not speak of.
+        let stands = standing.get(step.kind, &step.key);
+        let named_already = stands.map(named_in).unwrap_or_default();
         for (field, kind, name) in named_in(&send.change) {
+            if named_already.contains(&(field, kind, name)) {
+                continue;
+            }
             if standing.get(kind, name).is_none() && !creates(kind, name) {
                 let (of, key, kind) = (step.kind.name(), &step.key, kind.name());
                 faults.push(format!(

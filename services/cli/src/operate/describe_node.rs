@@ -4,18 +4,16 @@ use crate::{
     Failure, amount,
     context::Context,
     explain::object,
-    nodes::{amounts, condition, operators_word, taints},
+    nodes::{self, amounts, condition, operators_word, taints},
     print::{
         Fields, Output, Page, Sheet, column, moment, moment_or_never, named, note, number, plain,
         quantity, valued, wide,
     },
     submit::words,
 };
-use async_nats::jetstream;
 use clap::Args;
 use client::{NodeCapacity, NodeChangeView, NodeQuery, NodeRunView, NodeView, Taint};
-use prost::Message;
-use schemas::v1::{Heartbeat, NodeSample};
+use schemas::v1::NodeSample;
 use serde_json::Value;
 use std::time::Duration;
 use vocab::{Millis, ResourceKind};
@@ -75,16 +73,11 @@ struct Measured {
 impl Measured {
     /// None: nothing was said lately, or nothing is measured.
     async fn last(context: &Context, node: &str) -> Result<Option<Self>, Failure> {
-        let bucket = context.subjects()?.heartbeat_bucket();
-        let client = context.bus().await?;
-        let bucket = jetstream::new(client).get_key_value(bucket).await?;
-        let Some(entry) = bucket.entry(node).await? else {
+        let heard = nodes::heard(context, &[node.to_owned()]).await?;
+        let Some((at, heartbeat)) = heard.into_values().next() else {
             return Ok(None);
         };
-        let at_ms = entry.created.unix_timestamp_nanos() / 1_000_000;
-        let at = Millis(i64::try_from(at_ms).unwrap_or(0));
-        let sample = Heartbeat::decode(entry.value).ok().and_then(|it| it.sample);
-        Ok(sample.map(|sample| Self { at, sample }))
+        Ok(heartbeat.sample.map(|sample| Self { at, sample }))
     }
 
     /// In the order of the kinds of resources.

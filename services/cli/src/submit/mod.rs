@@ -19,7 +19,7 @@ use crate::{
     context::{Context, Whose},
     follow::{self, Until},
     get, look, names,
-    print::{Fields, Output, Page, named, plain},
+    print::{Fields, Output, Page, named, note, plain},
     sending::{Left, Sending},
     wait,
 };
@@ -257,10 +257,10 @@ impl Submit {
         let submitted = client.submit(request, &operation_id).await?;
         let id = &submitted.allocation_id;
         if !follows {
-            Sending::seen(&client).await;
             outcome(&operation_id, &submitted).print(self.output)?;
         }
         let Some((until, event)) = waits_for else {
+            left.within(Sending::seen(&client)).await;
             return Ok(ExitCode::SUCCESS);
         };
         match left.within(follow::follow(&client, id, until)).await {
@@ -304,6 +304,13 @@ async fn again(client: &Client, name: &str) -> Result<v1::Submit, Failure> {
             "{name}: this cell does not say what an allocation asked for"
         ))
     })?;
+    if let Some(gang) = &asked.gang {
+        note!(
+            "one member of gang {}; it waits until there are {}",
+            gang.name,
+            gang.size
+        );
+    }
     Ok(v1::Submit {
         depends_on: Vec::new(),
         ..asked
@@ -318,6 +325,7 @@ async fn wait_for(
     left: &Left,
 ) -> Result<ExitCode, Failure> {
     let Some((until, event)) = waits_for else {
+        left.within(Sending::seen(client)).await;
         return Ok(ExitCode::SUCCESS);
     };
     let wanted = ids.len();

@@ -84,6 +84,8 @@ pub fn requirement_text(of: &v1::Requirement) -> String {
 pub fn toleration_text(of: &v1::Toleration) -> String {
     match (of.key.as_str(), of.value.as_str()) {
         ("", _) => "any".to_owned(),
+        // With this name a taint, and not every one.
+        ("any", "") => "any=".to_owned(),
         (key, "") => key.to_owned(),
         (key, value) => format!("{key}={value}"),
     }
@@ -192,6 +194,12 @@ mod tests {
         assert_eq!(spread("1").unwrap().topology_key, "");
         assert_eq!(toleration("any"), Ok(v1::Toleration::default()));
         assert_eq!(toleration("k=v").unwrap().value, "v");
+        let called_any = toleration("any=").unwrap();
+        assert_eq!(
+            (called_any.key.as_str(), called_any.value.as_str()),
+            ("any", "")
+        );
+        assert_eq!(toleration_text(&called_any), "any=");
         for bad in ["", ":rack"] {
             assert!(term(bad).is_err(), "{bad}");
         }

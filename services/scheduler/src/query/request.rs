@@ -2,7 +2,9 @@
 
 use super::allocation::{labels, models};
 use schemas::v1::{DependencyRequest, ExtendedRequest, GangRequest, Submit};
-use vocab::{AllocationSpec, CellNo, Gang, PlacementRules, QosClass, Token, Work};
+use vocab::{
+    AllocationSpec, CellNo, Gang, Operator, PlacementRules, QosClass, Requirement, Token, Work,
+};
 use wire::Message;
 
 /// The request of which admission makes this specification: what it adds of its own is left out. With a priority class the
@@ -63,11 +65,23 @@ fn gang(gang: &Gang) -> GangRequest {
     }
 }
 
-/// Without the requirement that what it runs has of nodes.
+/// Without the one requirement that what it runs has of nodes.
 fn own_rules(spec: &AllocationSpec) -> Option<PlacementRules> {
     let mut rules = spec.rules.as_deref()?.clone();
-    if spec.work.is_some() {
-        (rules.selector).retain(|one| one.label.as_str() != Work::NODE_LABEL);
+    if let Some(work) = &spec.work {
+        rules.selector.retain(|one| !is_of_work(one, work));
     }
     (rules != PlacementRules::default()).then_some(rules)
+}
+
+/// Whether admission adds it for this work. Others about the same label are the tenant's own.
+fn is_of_work(one: &Requirement, work: &Work) -> bool {
+    let is_met_by = match work.image.is_empty() {
+        true => one.operator == Operator::Exists,
+        false => {
+            let values = one.values.iter().map(Token::as_str);
+            one.operator == Operator::In && values.eq([Work::BY_PLUGIN])
+        }
+    };
+    is_met_by && one.label.as_str() == Work::NODE_LABEL
 }

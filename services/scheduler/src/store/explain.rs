@@ -1,7 +1,7 @@
 //! Why an allocation stands where it stands, now or at an earlier position of the ledger.
 
 use super::{
-    SchedulerTables,
+    BEGIN, SchedulerTables,
     allocations::{Allocation, find},
     history,
     queue::{PlaceInQueue, place},
@@ -16,9 +16,6 @@ use vocab::{AllocationId, CellNo, Lsn, Millis, PendingGroupNo, Token, WaitingRea
 
 /// Entries of one allocation that are read, at the most.
 const HISTORY_MAX: i64 = 200;
-
-/// Everything is read as of one moment.
-const BEGIN: &str = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY";
 
 /// What is known of an allocation.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! What a tenant has, a page at a time.
 
-use super::{Allocation, allocations, ended};
+use super::{Allocation, BEGIN, allocations, ended};
 use chassis::{
     query::cut,
     warm::{Moment, OutOfRange, WarmError},
@@ -175,7 +175,9 @@ pub async fn list(
     wanted: &Wanted,
     after: Option<AllocationId>,
 ) -> Result<Page, WarmError> {
-    let db = &mut *pool.acquire().await?;
+    // What ends between two looks would be in neither table where it was looked for.
+    let mut tx = pool.begin_with(BEGIN).await?;
+    let db = &mut *tx;
     let mut within = Within {
         above: Uuid::nil(),
         below: Uuid::max(),
@@ -191,7 +193,6 @@ pub async fn list(
         false => u128::MAX - id.as_u128(),
     };
     let (mut found, mut end): (Vec<Allocation>, Option<End>) = (Vec::new(), None);
-    // In this order: one that is over meanwhile is in both, and is told as over.
     for (is_wanted, is_live) in [(wanted.live(), true), (wanted.over(), false)] {
         if !is_wanted {
             continue;
@@ -213,9 +214,9 @@ pub async fn list(
         };
         let ends = end.into_iter().chain(end_of_table);
         end = ends.min_by_key(|end| place(end.id));
-        found.retain(|live| of_table.iter().all(|over| over.id != live.id));
         found.extend(of_table);
     }
+    tx.commit().await?;
     // No further than to where both tables were looked through.
     if let Some(end) = &end {
         let last = place(end.id);
