@@ -12,7 +12,7 @@ use clap::Args;
 use client::{Client, JobSetView, JobSetsQuery, UsageBy, UsageQuery};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use vocab::Millis;
+use vocab::{HOUR_MS, Millis};
 
 #[derive(Args)]
 pub struct JobSets {
@@ -42,8 +42,6 @@ pub struct JobSets {
 
 /// Job sets of a page, at the most.
 const PAGE_MAX: u32 = 1000;
-/// Use is told by the hour.
-const HOUR_MS: i64 = 3_600_000;
 /// So many are asked for one by one.
 const FEW: usize = 10;
 
