@@ -20,7 +20,7 @@ TIMEOUT_SECONDS = 400
 # Against hanging: a consumer without a reader is gone after 30 s, a lease after 15.
 PATIENCE_SECONDS = 60
 REPLICAS = 2
-FIRST, NEWEST = 1, 9
+FIRST, NEWEST = 1, 10
 
 
 class Level(unittest.TestCase):

@@ -235,6 +235,7 @@ impl Bench {
                     tenant,
                     settings,
                     closed: false,
+                    teams: Vec::new(),
                 }))?;
             }
             bench.limit(&tenant, hard(t, 1))?;

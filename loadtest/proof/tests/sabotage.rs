@@ -262,6 +262,11 @@ fn own_room_that_others_can_take() {
 }
 
 #[test]
+fn a_team_that_the_tenant_has_not() {
+    check(Bug::TeamsIgnored, &[Invariant::Outcome]);
+}
+
+#[test]
 fn a_damaged_snapshot_that_is_taken() {
     // Who begins with it has another state, or another history, or cannot make sense of what comes.
     check(

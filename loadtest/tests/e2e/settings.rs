@@ -64,6 +64,14 @@ async fn set_again(operator: &Client, view: &SettingView) -> Result<u64, client:
 /// One of each kind beside those that the suite has set, all with what is not usual.
 async fn set_one_of_each(operator: &Client, now_ms: i64) -> Result<(), client::Failed> {
     let name = |text: &str| text.to_owned();
+    let class = SetPriorityClass {
+        priority_class: name("urgent"),
+        value: 1000,
+        preempts: true,
+        grace_ms: 5000,
+        ..SetPriorityClass::default()
+    };
+    operator.set_priority_class(class, id()).await?;
     let tenant = SetTenant {
         tenant: name("tenant-c"),
         cohort: name("both"),
@@ -71,6 +79,7 @@ async fn set_one_of_each(operator: &Client, now_ms: i64) -> Result<(), client::F
         preemptible: Some(false),
         rate_milli: Some(0),
         priority_classes: vec![name("urgent")],
+        teams: vec![name("ml"), name("web/front")],
         priority_max: Some(-7),
         default_cpu_milli: 250,
         ..SetTenant::default()
@@ -104,14 +113,6 @@ async fn set_one_of_each(operator: &Client, now_ms: i64) -> Result<(), client::F
         ..SetBudget::default()
     };
     operator.set_budget(budget, id()).await?;
-    let class = SetPriorityClass {
-        priority_class: name("urgent"),
-        value: 1000,
-        preempts: true,
-        grace_ms: 5000,
-        ..SetPriorityClass::default()
-    };
-    operator.set_priority_class(class, id()).await?;
     let rate = SetRate {
         resource: name("gpu:T4"),
         micro_per_unit_hour: 77,

@@ -100,7 +100,7 @@ CREATE TABLE other_operations (
           THEN num_nulls(rule, subject, rule_limit, rule_actual) = 0
           ELSE num_nonnulls(rule, subject, rule_limit, rule_actual) = 0 END),
     CONSTRAINT verb_known_unless_refused CHECK (verb IS NOT NULL OR (state = 'refused' AND allocation_id IS NULL)),
-    CONSTRAINT allocation_of_submit_or_cancel CHECK (verb IS NULL OR (verb IN ('submit', 'cancel')) = (allocation_id IS NOT NULL)),
+    CONSTRAINT allocation_of_submit_or_cancel CHECK (state = 'refused' OR (verb IN ('submit', 'cancel')) = (allocation_id IS NOT NULL)),
     CONSTRAINT state_fits_verb CHECK (CASE verb
          WHEN 'submit' THEN state IN ('pending', 'refused')
          WHEN 'cancel' THEN state IN ('pending', 'cancelled', 'refused')
@@ -124,7 +124,7 @@ COMMENT ON COLUMN other_operations.event_no IS 'Number of the event that recorde
 COMMENT ON COLUMN other_operations.operation_id IS 'None when the message could not be read that far.';
 COMMENT ON COLUMN other_operations.digest IS 'First 16 bytes of SHA-256 over the request''s canonical content.';
 COMMENT ON COLUMN other_operations.stands IS 'Whether the operation id stands for this one: a repeat is answered with its outcome. Not when it was refused for a reason that says nothing of it, such as a conflict with the one that stands.';
-COMMENT ON COLUMN other_operations.verb IS 'None when refused at the inbox: it may have had none.';
+COMMENT ON COLUMN other_operations.verb IS 'None when refused at the inbox: it may have had none, or the cell was of feature level 9 or below.';
 COMMENT ON COLUMN other_operations.allocation_id IS 'The allocation that it made or that it is about.';
 COMMENT ON COLUMN other_operations.version IS 'Of an applied change.';
 COMMENT ON COLUMN other_operations.rule IS 'The broken rule and what it was about. A tenant may name any 64-bit number, so these are numeric.';

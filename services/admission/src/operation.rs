@@ -6,7 +6,7 @@ use vocab::fact::{OperationsForgotten, SettingFact};
 use vocab::inputs;
 use vocab::{
     AllocationNo, AllocationSpec, At, CancelVerdict, EndCause, EventNo, GpuShares, LeaseNo, Millis,
-    Operation, PriorityTarget, Refusal, ResourceAnswer, ResourceAsk, Rule, Slot, Token,
+    Operation, PriorityTarget, Refusal, ResourceAnswer, ResourceAsk, Rule, Slot, Token, Verb,
     WaitingReason,
 };
 
@@ -57,7 +57,7 @@ pub enum Step<'a> {
 /// An operation that is taken up; its number is the event's.
 pub struct Taken<'a> {
     pub operation: &'a Operation,
-    /// None when it was refused at the inbox: it may have had none.
+    /// None when it was refused at the inbox: it may have had none, or the cell was of feature level 9 or below.
     pub verb: Option<Verb>,
     pub of: Of<'a>,
     /// Its retention window is counted in slots.
@@ -76,32 +76,6 @@ pub enum Of<'a> {
     NamedResources,
     /// Nothing that a job set has.
     Cell,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Verb {
-    Submit,
-    Cancel,
-    CancelJobSet,
-    SetPriority,
-    CreateResource,
-    Acquire,
-    Confirm,
-    Release,
-    Revoke,
-    Reclaim,
-    SetTenant,
-    SetQuota,
-    SetRate,
-    SetQueue,
-    SetPriorityClass,
-    SetScheduling,
-    SetCordon,
-    SetReservation,
-    SetBudget,
-    SetNode,
-    ClosePeriod,
-    SetTaints,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -191,7 +165,7 @@ impl<'a> Taken<'a> {
         let outcome = Some(OutcomeKind::Applied { version });
         Self {
             outcome,
-            ..Self::new(operation, Verb::of_setting(set), Of::Cell)
+            ..Self::new(operation, verb_of_setting(set), Of::Cell)
         }
     }
 
@@ -218,11 +192,11 @@ impl<'a> Taken<'a> {
             }
             Asked::ResourceAsked(fact) => Self {
                 by_slots: fact.by_requests,
-                ..Self::new(&fact.operation, Verb::of_ask(&fact.ask), Of::NamedResources)
+                ..Self::new(&fact.operation, verb_of_ask(&fact.ask), Of::NamedResources)
             },
             Asked::OperationRefused(fact) => Self {
                 operation: &fact.operation,
-                verb: None,
+                verb: fact.verb,
                 of: fact.job_set.as_ref().map_or(Of::Cell, Of::JobSet),
                 by_slots: false,
                 outcome: Some(OutcomeKind::Refused(fact.refusal.clone())),
@@ -393,59 +367,30 @@ impl Waiting {
     }
 }
 
-impl Verb {
-    fn of_ask(ask: &ResourceAsk) -> Self {
-        match ask {
-            ResourceAsk::Create { .. } => Self::CreateResource,
-            ResourceAsk::Acquire { .. } => Self::Acquire,
-            ResourceAsk::Confirm { .. } => Self::Confirm,
-            ResourceAsk::Release { .. } => Self::Release,
-            ResourceAsk::Revoke { .. } => Self::Revoke,
-            ResourceAsk::Reclaim { .. } => Self::Reclaim,
-        }
+fn verb_of_ask(ask: &ResourceAsk) -> Verb {
+    match ask {
+        ResourceAsk::Create { .. } => Verb::CreateResource,
+        ResourceAsk::Acquire { .. } => Verb::Acquire,
+        ResourceAsk::Confirm { .. } => Verb::Confirm,
+        ResourceAsk::Release { .. } => Verb::Release,
+        ResourceAsk::Revoke { .. } => Verb::Revoke,
+        ResourceAsk::Reclaim { .. } => Verb::Reclaim,
     }
+}
 
-    fn of_setting(set: SettingFact<'_>) -> Self {
-        match set {
-            SettingFact::TenantSet(_) => Self::SetTenant,
-            SettingFact::QuotaSet(_) => Self::SetQuota,
-            SettingFact::RateSet(_) => Self::SetRate,
-            SettingFact::QueueSet(_) => Self::SetQueue,
-            SettingFact::PriorityClassSet(_) => Self::SetPriorityClass,
-            SettingFact::SchedulingSet(_) => Self::SetScheduling,
-            SettingFact::CordonSet(_) => Self::SetCordon,
-            SettingFact::ReservationSet(_) => Self::SetReservation,
-            SettingFact::BudgetSet(_) => Self::SetBudget,
-            SettingFact::NodeSet(_) => Self::SetNode,
-            SettingFact::PeriodClosed(_) => Self::ClosePeriod,
-            SettingFact::TaintsSet(_) => Self::SetTaints,
-        }
-    }
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Submit => "submit",
-            Self::Cancel => "cancel",
-            Self::CancelJobSet => "cancel_job_set",
-            Self::SetPriority => "set_priority",
-            Self::CreateResource => "create_resource",
-            Self::Acquire => "acquire",
-            Self::Confirm => "confirm",
-            Self::Release => "release",
-            Self::Revoke => "revoke",
-            Self::Reclaim => "reclaim",
-            Self::SetTenant => "set_tenant",
-            Self::SetQuota => "set_quota",
-            Self::SetRate => "set_rate",
-            Self::SetQueue => "set_queue",
-            Self::SetPriorityClass => "set_priority_class",
-            Self::SetScheduling => "set_scheduling",
-            Self::SetCordon => "set_cordon",
-            Self::SetReservation => "set_reservation",
-            Self::SetBudget => "set_budget",
-            Self::SetNode => "set_node",
-            Self::ClosePeriod => "close_period",
-            Self::SetTaints => "set_taints",
-        }
+fn verb_of_setting(set: SettingFact<'_>) -> Verb {
+    match set {
+        SettingFact::TenantSet(_) => Verb::SetTenant,
+        SettingFact::QuotaSet(_) => Verb::SetQuota,
+        SettingFact::RateSet(_) => Verb::SetRate,
+        SettingFact::QueueSet(_) => Verb::SetQueue,
+        SettingFact::PriorityClassSet(_) => Verb::SetPriorityClass,
+        SettingFact::SchedulingSet(_) => Verb::SetScheduling,
+        SettingFact::CordonSet(_) => Verb::SetCordon,
+        SettingFact::ReservationSet(_) => Verb::SetReservation,
+        SettingFact::BudgetSet(_) => Verb::SetBudget,
+        SettingFact::NodeSet(_) => Verb::SetNode,
+        SettingFact::PeriodClosed(_) => Verb::ClosePeriod,
+        SettingFact::TaintsSet(_) => Verb::SetTaints,
     }
 }

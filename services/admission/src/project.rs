@@ -1,13 +1,13 @@
 //! Tenants and operations as rows: who may ask, what was asked, and what became of it. Pure.
 
-use crate::domain::{is_kept, named};
-use crate::operation::{Answer, Decided, Of, OperationFact, OutcomeKind, Step, Taken, Verb};
+use crate::domain::named;
+use crate::operation::{Answer, Decided, Of, OperationFact, OutcomeKind, Step, Taken};
 use ledger::{Batching, IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vocab::fact::Inputs;
 use vocab::fact::{OperationsForgotten, SettingFact};
-use vocab::{AllocationNo, At, Event, EventNo, Lsn, Millis, Token};
+use vocab::{AllocationNo, At, Event, EventNo, Lsn, Millis, Rule, Token, Verb};
 
 /// One change of a table. A batch has one of each operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub struct OperationRow {
     pub tenant: Token,
     pub operation_id: Option<Token>,
     pub digest: [u8; 16],
-    /// None when it was refused at the inbox: it may have had none.
+    /// None when it was refused at the inbox: it may have had none, or the cell was of feature level 9 or below.
     pub verb: Option<Verb>,
     /// The allocation that it made or that it is about.
     pub allocation: Option<AllocationNo>,
@@ -163,12 +163,12 @@ impl OperationRow {
     /// Whether the operation's id stands for this one: a repeat is answered with its outcome.
     pub fn stands(&self) -> bool {
         match &self.state {
-            // At the inbox, where no verb is known.
-            OperationState::Decided { outcome, .. } if self.verb.is_none() => match &**outcome {
-                OutcomeKind::Refused(refusal) => is_kept(refusal.rule),
+            // The only rule by which admission refuses what it records and does not keep; no other decider refuses by it.
+            OperationState::Decided { outcome, .. } => match &**outcome {
+                OutcomeKind::Refused(refusal) => refusal.rule != Rule::OperationConflict,
                 _ => true,
             },
-            OperationState::Pending | OperationState::Decided { .. } => true,
+            OperationState::Pending => true,
         }
     }
 }
@@ -353,11 +353,12 @@ mod tests {
             trace: None,
             by: None,
         };
-        let refused = |operation, rule| {
+        let refused = |operation, rule, verb| {
             Event::OperationRefused(OperationRefused {
                 operation,
                 job_set: None,
                 refusal: Refusal::new(rule, "x"),
+                verb,
             })
         };
         match step {
@@ -375,13 +376,20 @@ mod tests {
                     allocation,
                 }),
             ),
-            "bad" => (3, refused(operation, Rule::QuantityZero)),
-            "conflict" => (3, refused(operation, Rule::OperationConflict)),
+            "bad" => (
+                3,
+                refused(operation, Rule::QuantityZero, Some(Verb::Submit)),
+            ),
+            "conflict" => (
+                3,
+                refused(operation, Rule::OperationConflict, Some(Verb::Submit)),
+            ),
             "tenant" => (
                 3,
                 AdminChange::Tenant(TenantSet {
                     tenant: token("t"),
                     closed: false,
+                    teams: Vec::new(),
                     settings: vocab::TenantSettings::default(),
                 })
                 .applied(operation, 5)

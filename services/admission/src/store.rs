@@ -205,7 +205,7 @@ async fn forget_of(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operation::{Answer, Verb};
+    use crate::operation::Answer;
     use crate::project::OperationState;
 
     fn token(text: &str) -> Token {
@@ -218,7 +218,7 @@ mod tests {
             tenant: token("t"),
             operation_id: None,
             digest: [0; 16],
-            verb: Some(Verb::Submit),
+            verb: Some(vocab::Verb::Submit),
             allocation: None,
             by_slots: false,
             requested_at: Millis(0),

@@ -1,7 +1,7 @@
 //! Admission's tables against a real Postgres.
 
 use admission::{
-    operation::{Answer, OutcomeKind, Verb},
+    operation::{Answer, OutcomeKind},
     project::{AnsweredRow, Change, OperationRow, OperationState, SettingRow, TenantRow},
     store,
 };
@@ -13,7 +13,7 @@ use ledger::{Batch, LedgerId, Sink, SinkError};
 use sqlx::{Executor, PgPool};
 use vocab::{
     AdminChange, AllocationNo, CellNo, EventNo, Lsn, Millis, Operation, RateScope, Refusal,
-    ResourceKey, Rule, Token, fact::RateSet,
+    ResourceKey, Rule, Token, Verb, fact::RateSet,
 };
 
 const CELL: CellNo = CellNo(3);
@@ -118,6 +118,31 @@ async fn operation(pool: &PgPool, id: &str) -> Option<store::StoredOperation> {
         .unwrap()
 }
 
+/// It has no allocation, also where it is known that one was asked for.
+#[tokio::test]
+async fn what_was_refused_at_the_inbox_has_its_verb() {
+    let scratch = ready("ops_inbox").await;
+    let pool = scratch.pool();
+    let verbs = [
+        None,
+        Some(Verb::Submit),
+        Some(Verb::Cancel),
+        Some(Verb::SetQuota),
+    ];
+    for (no, verb) in (1..).zip(verbs) {
+        let id = format!("op{no}");
+        let row = OperationRow {
+            allocation: None,
+            ..row(no, &id, verb, refused(Rule::QuantityZero, 0, 0))
+        };
+        apply(&pool, vec![written(row, true)]).await.unwrap();
+        let found = operation(&pool, &id).await.unwrap();
+        assert_eq!(found.verb.as_deref(), verb.map(Verb::name));
+        assert_eq!(found.allocation, None);
+    }
+    scratch.close().await;
+}
+
 #[tokio::test]
 async fn every_outcome_is_read_as_it_was_written() {
     let scratch = ready("ops_states").await;
@@ -212,7 +237,15 @@ async fn an_id_stands_for_one_operation_until_it_is_forgotten() {
     let scratch = ready("ops_once").await;
     let pool = scratch.pool();
     let submit = |no| changed(row(no, "op", Some(Verb::Submit), OperationState::Pending));
-    let conflict = changed(row(2, "op", None, refused(Rule::OperationConflict, 0, 0)));
+    let conflict = changed(OperationRow {
+        allocation: None,
+        ..row(
+            2,
+            "op",
+            Some(Verb::Submit),
+            refused(Rule::OperationConflict, 0, 0),
+        )
+    });
     apply(&pool, vec![submit(1), conflict]).await.unwrap();
     let found = operation(&pool, "op").await.unwrap();
     assert_eq!((found.no, found.state.as_str()), (EventNo(1), "pending"));

@@ -235,7 +235,7 @@ impl<T: WarmState> PgSink<T> {
         if let WarmError::Drifted(_) = error {
             return SinkError::Refused(error.to_string());
         }
-        if error.tables_missing() {
+        if error.tables_changed() {
             self.ensured = false;
         }
         let text = error.to_string();

@@ -58,8 +58,8 @@ async fn check(change: &str, found: &[&str], left: &[&str]) {
     scratch.close().await;
 }
 
-/// What is missing is made.
-async fn missing(change: &str, found: &str) {
+/// What is missing, or may be replaced.
+async fn mended(change: &str, found: &str) {
     check(change, &[found], &[]).await;
 }
 
@@ -70,7 +70,7 @@ async fn stays(change: &str, found: &str) {
 
 #[tokio::test]
 async fn what_is_missing_is_named_and_made() {
-    missing(
+    mended(
         "DROP VIEW large",
         "large: view missing, expected  SELECT name\n   FROM things\n  WHERE (amount > 100)",
     )
@@ -101,53 +101,53 @@ async fn a_table_that_has_become_a_view_gives_way() {
 
 #[tokio::test]
 async fn parts_that_are_missing_are_named_and_made() {
-    missing(
+    mended(
         "ALTER TABLE things DROP spare",
         "things.spare: column missing",
     )
     .await;
-    missing(
+    mended(
         "ALTER TABLE things DROP CONSTRAINT things_amount_check",
         "things.things_amount_check: check missing, expected CHECK ((amount >= 0))",
     )
     .await;
-    missing(
+    mended(
         "ALTER TABLE things DROP CONSTRAINT things_pkey",
         "things.things_pkey: primary_key missing, expected PRIMARY KEY (name)",
     )
     .await;
-    missing(
+    mended(
         "ALTER TABLE things DROP CONSTRAINT things_parent_fkey",
         "things.things_parent_fkey: foreign_key missing, expected FOREIGN KEY (parent) REFERENCES parents(id)",
     )
     .await;
-    missing(
+    mended(
         "ALTER TABLE things ALTER amount DROP DEFAULT",
         "things.amount: default missing, expected 0",
     )
     .await;
-    missing(
+    mended(
         "DROP INDEX things_by_amount",
         "things.things_by_amount: index missing, expected CREATE INDEX things_by_amount ON things USING btree \
          (amount DESC) WHERE (amount > 0)",
     )
     .await;
-    missing(
+    mended(
         "COMMENT ON COLUMN things.amount IS NULL",
         "things.amount: comment missing, expected Of it.",
     )
     .await;
-    missing(
+    mended(
         "COMMENT ON VIEW large IS NULL",
         "large: comment missing, expected Large things.",
     )
     .await;
-    missing(
+    mended(
         "COMMENT ON COLUMN large.name IS NULL",
         "large.name: comment missing, expected A thing's.",
     )
     .await;
-    missing(
+    mended(
         "ALTER TABLE things RESET (fillfactor)",
         "things: storage missing, expected fillfactor=80",
     )
@@ -208,25 +208,30 @@ async fn what_is_otherwise_is_named() {
     )
     .await;
     stays(
-        "ALTER TABLE things DROP CONSTRAINT things_amount_check;
-         ALTER TABLE things ADD CONSTRAINT things_amount_check CHECK (amount > 0)",
-        "things.things_amount_check: check different, expected CHECK ((amount >= 0)), found CHECK ((amount > 0))",
-    )
-    .await;
-    stays(
         "ALTER TABLE things DROP CONSTRAINT things_pkey;
          ALTER TABLE things ADD CONSTRAINT things_pkey PRIMARY KEY (name, amount)",
         "things.things_pkey: primary_key different, expected PRIMARY KEY (name), found PRIMARY KEY (name, amount)",
     )
     .await;
     stays(
-        "COMMENT ON TABLE things IS 'Others.'",
-        "things: comment different, expected Things., found Others.",
-    )
-    .await;
-    stays(
         "ALTER TABLE things SET (fillfactor = 70)",
         "things: storage different, expected fillfactor=80, found fillfactor=70",
+    )
+    .await;
+}
+
+/// A check and a comment are their build's.
+#[tokio::test]
+async fn checks_and_comments_of_another_build_are_replaced() {
+    mended(
+        "ALTER TABLE things DROP CONSTRAINT things_amount_check;
+         ALTER TABLE things ADD CONSTRAINT things_amount_check CHECK (amount > 0)",
+        "things.things_amount_check: check different, expected CHECK ((amount >= 0)), found CHECK ((amount > 0))",
+    )
+    .await;
+    mended(
+        "COMMENT ON TABLE things IS 'Others.'",
+        "things: comment different, expected Things., found Others.",
     )
     .await;
 }
@@ -256,7 +261,7 @@ async fn of_many_at_once_one_makes_the_tables() {
 }
 
 #[tokio::test]
-async fn rows_stay_unless_a_column_is_missing() {
+async fn rows_stay_unless_a_column_is_missing_or_they_break_a_check() {
     let scratch = Scratch::open("drift_rows").await;
     let mut connection = connect(&scratch).await;
     schema::ensure(&mut connection, DDL).await.unwrap();
@@ -269,6 +274,12 @@ async fn rows_stay_unless_a_column_is_missing() {
     let filled = "INSERT INTO things (name) VALUES ('a')";
     assert_eq!(rows(filled).await, 1);
     assert_eq!(rows("DROP INDEX things_one_note").await, 1);
+    let wider = "ALTER TABLE things DROP CONSTRAINT things_amount_check;
+         ALTER TABLE things ADD CONSTRAINT things_amount_check CHECK (amount > -9)";
+    assert_eq!(rows(wider).await, 1);
+    let broken = "INSERT INTO things (name, amount) VALUES ('b', -1)";
+    assert_eq!(rows(&format!("{wider};{broken}")).await, 0);
+    assert_eq!(rows(filled).await, 1);
     assert_eq!(rows("ALTER TABLE things DROP spare").await, 0);
     connection.close().await.unwrap();
     scratch.close().await;

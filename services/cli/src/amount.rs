@@ -1,7 +1,7 @@
 //! Amounts as people write them.
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
-use vocab::{Account, AllocationId, BudgetOf, Millis, QuotaResource, ResourceKind, human};
+use vocab::{Account, AllocationId, BudgetOf, Millis, QuotaResource, ResourceKind, Team, human};
 
 /// `4` cores, `0.5` or `1500m`.
 pub fn cpu_milli(text: &str) -> Result<i64, String> {
@@ -230,6 +230,11 @@ pub fn allocation(text: &str) -> Result<AllocationId, String> {
 pub fn account(text: &str) -> Result<Account, String> {
     Account::parse(text)
         .ok_or_else(|| format!("{text}: write tenant, tenant/team or tenant/team/namespace"))
+}
+
+/// A tenant's team, or one of its namespaces.
+pub fn team(text: &str) -> Result<Team, String> {
+    Team::parse(text).ok_or_else(|| format!("{text}: write team or team/namespace"))
 }
 
 /// What limits speak of.

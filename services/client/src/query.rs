@@ -6,6 +6,7 @@
 
 use crate::Client;
 use prost::Message;
+use schemas::subjects::OPERATORS_QUERIES;
 use schemas::v1::{
     AllocationQuery, AllocationReply, AllocationView, AllocationsPage, AllocationsQuery,
     ApprovalsPage, ApprovalsQuery, BillQuery, BillReply, BudgetQuery, BudgetReply, ExplainQuery,
@@ -266,7 +267,9 @@ impl Client {
         verb: &str,
         query: &impl Message,
     ) -> Result<R, QueryError> {
-        let about = self.0.about.as_ref();
+        // What only operators ask about the cell is of no tenant.
+        let of_tenants = !OPERATORS_QUERIES.contains(&verb);
+        let about = self.0.about.as_ref().filter(|_| of_tenants);
         let whose = about.map_or(self.party().name(), |tenant| tenant.as_str());
         let subject = self.subjects().query(whose, verb);
         let payload = query.encode_to_vec().into();

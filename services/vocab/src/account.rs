@@ -59,6 +59,56 @@ impl fmt::Display for Account {
     }
 }
 
+/// A team of a tenant, or one of its namespaces.
+#[derive(
+    Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
+)]
+#[wire(text)]
+pub struct Team {
+    pub team: Token,
+    pub namespace: Option<Token>,
+}
+
+impl Team {
+    /// `team` or `team/namespace`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (team, namespace) = match text.split_once('/') {
+            Some((team, namespace)) => (team, Some(Token::new(namespace).ok()?)),
+            None => (text, None),
+        };
+        Some(Self {
+            team: Token::new(team).ok()?,
+            namespace,
+        })
+    }
+
+    /// A team covers itself and all of its namespaces, a namespace itself and its team.
+    pub fn covers(&self, team: &Token, namespace: Option<&Token>) -> bool {
+        let own = self.namespace.as_ref();
+        self.team == *team && (own.is_none() || namespace.is_none() || own == namespace)
+    }
+}
+
+impl fmt::Display for Team {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.team.fmt(f)?;
+        let namespace = self.namespace.iter();
+        namespace
+            .into_iter()
+            .try_for_each(|name| write!(f, "/{name}"))
+    }
+}
+
+impl wire::Text for Team {
+    fn as_text(&self) -> Cow<'_, str> {
+        Cow::Owned(self.to_string())
+    }
+
+    fn parse_text(text: &str) -> Option<Self> {
+        Self::parse(text)
+    }
+}
+
 /// A resource type that limits speak of.
 #[derive(
     Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire,
@@ -274,6 +324,7 @@ impl TenantSettings {
     pub const RATE_MILLI_MAX: u64 = 1_000_000_000;
     pub const RATE_BURST_MAX: u64 = 1_000_000;
     pub const CLASSES_MAX: usize = 64;
+    pub const TEAMS_MAX: usize = 256;
 }
 
 /// What becomes of a request beyond a limit. Stable numbers, the same as the contract's.

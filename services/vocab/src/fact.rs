@@ -166,6 +166,10 @@ macro_rules! facts {
             /// The feature level that a cell must have before it is written: that of its kind, or of a field that came later.
             pub fn since(&self) -> Level {
                 match self {
+                    Self::TenantSet(set) if !set.change.teams.is_empty() => Level::TEAMS,
+                    Self::OperationRefused(OperationRefused {
+                        verb: Some(verb), ..
+                    }) => verb.since(),
                     Self::RateSet(set) if set.change.withdrawn => Level::RATE_WITHDRAWALS,
                     fact if fact.operation().is_some_and(|asked| asked.by.is_some()) => {
                         Level::NAMED_OPERATORS

@@ -28,9 +28,13 @@ impl Level {
     pub const RATE_WITHDRAWALS: Self = Self(9);
     /// From here on an operation says which of the operators asked.
     pub const NAMED_OPERATORS: Self = Self(9);
+    /// From here on a tenant may have a list of its teams.
+    pub const TEAMS: Self = Self(10);
+    /// From here on a refusal by admission says which verb was refused.
+    pub const REFUSED_VERBS: Self = Self(10);
     /// The newest that this build knows: it reads all facts up to this level.
     pub const KNOWN: Self = {
-        let (mut newest, mut i) = (Self::NAMED_OPERATORS, 0);
+        let (mut newest, mut i) = (Self::REFUSED_VERBS, 0);
         while i < EventKind::ALL.len() {
             let since = EventKind::ALL[i].since();
             if since.0 > newest.0 {
@@ -74,6 +78,7 @@ mod tests {
             Level::TIME_BOUNDS,
             Level::RATE_WITHDRAWALS,
             Level::NAMED_OPERATORS,
+            Level::TEAMS,
         ];
         for level in of_fields {
             facts.entry(level.0).or_default();

@@ -24,11 +24,12 @@ mod shared;
 mod spec;
 mod time;
 mod token;
+mod verb;
 mod work;
 
 pub use account::{
     Account, Budget, BudgetOf, Limits, ModelChoice, OnExceed, Period, QuotaResource, ReclaimFrom,
-    TenantSettings, Validity,
+    Team, TenantSettings, Validity,
 };
 pub use capacity::{Label, NodeApproval, NodeCapacity};
 pub use encoded_spec::{EncodedSpec, EncodedSpecs};
@@ -61,4 +62,5 @@ pub use spec::{
 };
 pub use time::{DAY_MS, HOUR_MS, Millis, Month};
 pub use token::{BadToken, Token};
+pub use verb::Verb;
 pub use work::{EnvVar, RunExit, RunExitReason, RunUsage, Work};

@@ -203,6 +203,8 @@ rules! {
     Closed = 78, "closed", true;
     /// No rate of the resource and scope that `subject` names was ever set, and so none can be taken back.
     RateUnknown = 79, "rate_unknown", true;
+    /// The tenant has a list of its teams, and this team or namespace is not on it.
+    TeamUnknown = 80, "team_unknown", true;
 }
 
 /// Short and exact, for logs and tests; people are told [`Refusal::explanation`].

@@ -71,6 +71,8 @@ pub enum Bug {
     TimeLimitIgnored,
     /// Forgets what a node holds beyond what it has when something of it is given back.
     DebtForgotten,
+    /// Takes any team for one of the tenant's.
+    TeamsIgnored,
 }
 
 #[cfg(feature = "sabotage")]

@@ -240,6 +240,7 @@ fn nothing_is_written_where_nothing_is_to_be_said() {
             tenant,
             settings,
             closed: false,
+            teams: Vec::new(),
         };
         let bytes = set.encode_to_vec();
         assert_eq!(TenantSet::decode(&bytes), Ok(set));

@@ -298,7 +298,11 @@ impl Checker {
                 | Kind::NodeConditionChanged(_)
                 | Kind::NodeCapacityChanged(_) => true,
                 Kind::CordonSet(e) => e.change.as_ref().is_some_and(|set| set.drain),
-                Kind::TenantSet(e) => e.change.as_ref().is_some_and(|set| set.closed),
+                Kind::TenantSet(e) => {
+                    let set = e.change.as_ref();
+                    set.is_some_and(|set| set.closed || !set.teams.is_empty())
+                }
+                Kind::OperationRefused(e) => !e.verb.is_empty(),
                 Kind::QueueSet(e) => e.change.as_ref().is_some_and(|set| set.closed),
                 Kind::PriorityClassSet(e) => e.change.as_ref().is_some_and(|set| set.closed),
                 Kind::NodeRegistered(e) => e.capacity.as_ref().is_some_and(|it| {

@@ -49,6 +49,18 @@ pub enum Verb {
 }
 
 impl Verb {
+    /// What the ledger calls it.
+    pub fn asked(&self) -> vocab::Verb {
+        match self {
+            Self::Submit(_) | Self::TrySubmit(_) | Self::SubmitArray(_) => vocab::Verb::Submit,
+            Self::Cancel { .. } => vocab::Verb::Cancel,
+            Self::CancelJobSet { .. } => vocab::Verb::CancelJobSet,
+            Self::SetPriority { .. } => vocab::Verb::SetPriority,
+            Self::Resource(request) => request.asked(),
+            Self::Admin(request) => request.asked(),
+        }
+    }
+
     /// It asks for something that is not there yet, as nothing closed may.
     pub fn begins(&self) -> bool {
         match self {

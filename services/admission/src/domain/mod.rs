@@ -45,7 +45,7 @@ use operations::{Known, Operations, OverBySlot};
 use rate::Bucket;
 use room::{Of, Room};
 use serde::{Deserialize, Serialize};
-use settings::{Closable, Closed, Sets, Settings};
+use settings::{Closable, Closed, Sets, Settings, Teams};
 use std::{collections::BTreeMap, fmt};
 use vocab::{
     AllocationNo, AllocationSpec, At, EndCause, Event, EventNo, Level, Millis, Month, Operation,
@@ -68,6 +68,8 @@ pub struct Admission {
     closed_through: Option<Month>,
     /// States of version 10 and below end before it.
     closed: Closed,
+    /// Of tenants that have a list. States of version 11 and below end before it.
+    teams: Teams,
     #[serde(skip)]
     turned: Vec<Turned>,
 }
@@ -87,23 +89,28 @@ impl Decider for Admission {
     type By = vocab::fact::Admission;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 11;
+    const STATE_VERSION: u32 = 12;
 
     fn upgrade(version: u32, state: &[u8]) -> Option<Self> {
         const NO_MONTH_IS_CLOSED: u8 = 0;
         const NOTHING_IS_CLOSED: u8 = 0;
+        const NOBODY_HAS_A_LIST: u8 = 0;
         let rest: &[u8] = match version {
-            8 | 9 => &[NO_MONTH_IS_CLOSED, NOTHING_IS_CLOSED],
-            10 => &[NOTHING_IS_CLOSED],
+            8 | 9 => &[NO_MONTH_IS_CLOSED, NOTHING_IS_CLOSED, NOBODY_HAS_A_LIST],
+            10 => &[NOTHING_IS_CLOSED, NOBODY_HAS_A_LIST],
+            11 => &[NOBODY_HAS_A_LIST],
             _ => return None,
         };
         let whole = [state, rest].concat();
         let mut state: Self = ledger::decode_state(&whole)?;
         let before = match version {
-            8 => room::LIVE_UP_TO_8,
-            _ => room::LIVE_UP_TO_10,
+            8 => Some(room::LIVE_UP_TO_8),
+            9 | 10 => Some(room::LIVE_UP_TO_10),
+            _ => None,
         };
-        state.allocations.live_took(before, &mut state.room);
+        if let Some(before) = before {
+            state.allocations.live_took(before, &mut state.room);
+        }
         Some(state)
     }
 
@@ -131,6 +138,7 @@ impl Decider for Admission {
             Fact::TenantSet(set) => {
                 let TenantSet { tenant, closed, .. } = &set.change;
                 self.closed.set(Closable::Tenant(tenant.clone()), *closed);
+                self.teams.set(&set.change);
                 self.settings.set_tenant(&set.change);
                 self.set(set, at)
             }
@@ -231,6 +239,7 @@ impl Decider for Admission {
             draft.emit(self, repeated);
             return;
         }
+        let asked = verb.as_ref().ok().map(Verb::asked);
         let job_set = match &verb {
             Ok(Verb::Submit(request)) => request.job_set_token(),
             _ => None,
@@ -266,6 +275,7 @@ impl Decider for Admission {
                     operation,
                     job_set,
                     refusal,
+                    verb: asked.filter(|verb| draft.is_at(verb.since())),
                 },
             ),
             Err(refusal) => self.tell(operation, Err(refusal)),

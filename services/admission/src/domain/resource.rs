@@ -7,7 +7,7 @@ use super::{
 use compact_str::CompactString;
 use vocab::fact::ResourceAsked;
 use vocab::{
-    AllocationId, CellNo, LeaseNo, Millis, Operation, Refusal, ResourceAsk, Rule, Slot, Token,
+    AllocationId, CellNo, LeaseNo, Millis, Operation, Refusal, ResourceAsk, Rule, Slot, Token, Verb,
 };
 
 /// What is asked, as it was written.
@@ -134,6 +134,17 @@ impl Admission {
 }
 
 impl ResourceRequest {
+    pub(super) fn asked(&self) -> Verb {
+        match self {
+            Self::CreateResource { .. } => Verb::CreateResource,
+            Self::Acquire { .. } | Self::AcquireBundle { .. } => Verb::Acquire,
+            Self::Confirm { .. } => Verb::Confirm,
+            Self::Release { .. } => Verb::Release,
+            Self::Revoke { .. } => Verb::Revoke,
+            Self::Reclaim { .. } => Verb::Reclaim,
+        }
+    }
+
     /// It asks for a resource or a lease that is not there yet.
     pub fn begins(&self) -> bool {
         match self {

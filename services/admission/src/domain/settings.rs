@@ -11,8 +11,9 @@ use vocab::fact::{
     RateSet, ReservationSet, SchedulingSet, TaintsSet, TenantSet,
 };
 use vocab::{
-    Account, AdminChange, BudgetOf, QuotaResource, RateKey, Refusal, ResourceKey, Rule,
+    Account, AdminChange, BudgetOf, QuotaResource, RateKey, Refusal, ResourceKey, Rule, Team,
     TenantSettings, Token,
+    sabotage::{self, Bug},
 };
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,6 +60,39 @@ impl Closed {
         match self.0.contains(&one) {
             true => Err(Refusal::new(Rule::Closed, one.field())),
             false => Ok(()),
+        }
+    }
+}
+
+/// The teams and namespaces that a tenant has, sorted; a tenant that is not there may use any.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Teams(BTreeMap<Token, Vec<Team>>);
+
+impl Teams {
+    pub fn set(&mut self, set: &TenantSet) {
+        match set.teams.is_empty() {
+            true => self.0.remove(&set.tenant),
+            false => self.0.insert(set.tenant.clone(), set.teams.clone()),
+        };
+    }
+
+    pub fn check(
+        &self,
+        tenant: &Token,
+        team: Option<&Token>,
+        namespace: Option<&Token>,
+    ) -> Result<(), Refusal> {
+        let (Some(listed), Some(team)) = (self.0.get(tenant), team) else {
+            return Ok(());
+        };
+        if sabotage::armed(Bug::TeamsIgnored) {
+            return Ok(());
+        }
+        let known = |namespace| listed.iter().any(|it| it.covers(team, namespace));
+        match (known(None), known(namespace)) {
+            (false, _) => Err(Refusal::new(Rule::TeamUnknown, "team")),
+            (true, false) => Err(Refusal::new(Rule::TeamUnknown, "namespace")),
+            (true, true) => Ok(()),
         }
     }
 }

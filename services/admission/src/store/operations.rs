@@ -1,12 +1,12 @@
 //! The table `other_operations`, and an operation as the view `operations` has it.
 
-use crate::operation::{OutcomeKind, Verb};
+use crate::operation::OutcomeKind;
 use crate::project::{OperationRow, OperationState};
 use chassis::warm::{Moment, OutOfRange, WarmError, unsigned};
 use sqlx::PgPool;
 use table::{Table, Wide};
 use uuid::Uuid;
-use vocab::{AllocationId, CellNo, EventNo, Millis, Refusal, Token};
+use vocab::{AllocationId, CellNo, EventNo, Millis, Refusal, Token, Verb};
 
 /// What was asked, and what became of it, but for submits that are answered. Rows leave when their retention window is over,
 /// or when the submit is answered.
@@ -25,7 +25,7 @@ use vocab::{AllocationId, CellNo, EventNo, Millis, Refusal, Token};
 ))]
 #[table(check(
     allocation_of_submit_or_cancel,
-    "verb IS NULL OR (verb IN ('submit', 'cancel')) = (allocation_id IS NOT NULL)"
+    "state = 'refused' OR (verb IN ('submit', 'cancel')) = (allocation_id IS NOT NULL)"
 ))]
 #[table(check(
     state_fits_verb,
@@ -83,7 +83,7 @@ pub struct Operation<'a> {
     /// reason that says nothing of it, such as a conflict with the one that stands.
     #[table(fixed)]
     stands: bool,
-    /// None when refused at the inbox: it may have had none.
+    /// None when refused at the inbox: it may have had none, or the cell was of feature level 9 or below.
     #[table(
         check = "verb IN ('submit', 'cancel', 'cancel_job_set', 'set_priority', 'create_resource', 'acquire', 'confirm', 'release', 'revoke', 'reclaim', 'set_tenant', 'set_quota', 'set_rate', 'set_queue', 'set_priority_class', 'set_scheduling', 'set_cordon', 'set_reservation', 'set_budget', 'set_node', 'close_period', 'set_taints')",
         fixed

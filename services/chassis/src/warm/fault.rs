@@ -36,10 +36,11 @@ impl WarmError {
         }
     }
 
-    /// Somebody has dropped them; they are made anew.
-    pub(super) fn tables_missing(&self) -> bool {
+    /// Somebody has dropped them, or a process of another build has put a check of its own: they are looked at anew.
+    pub(super) fn tables_changed(&self) -> bool {
         const UNDEFINED_TABLE: &str = "42P01";
-        self.sqlstate() == Some(UNDEFINED_TABLE)
+        const CHECK_VIOLATION: &str = "23514";
+        matches!(self.sqlstate(), Some(UNDEFINED_TABLE | CHECK_VIOLATION))
     }
 
     /// The server's five-character code.

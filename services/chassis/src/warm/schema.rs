@@ -15,9 +15,9 @@ const LOCK: &str =
 /// Everything that a schema's tables and views are, one fact a row. What backs a constraint is no index of its own.
 const CATALOGUE: &str = include_str!("schema/catalogue.sql");
 
-/// Makes what is missing of a schema's tables, and says what else is not as it is to be. Tables that lack a column, or are
-/// lacking themselves, are made anew with all the others, empty: the ledger fills them. It can be repeated, and called by
-/// several at once.
+/// Makes what is missing of a schema's tables, replaces checks and comments that are otherwise, as another build wrote them,
+/// and says what else is not as it is to be. Tables that lack a column, that are lacking themselves, or whose rows break a
+/// check, are made anew with all the others, empty: the ledger fills them. It can be repeated, and called by several at once.
 pub async fn ensure(connection: &mut PgConnection, ddl: &str) -> Result<Vec<Drift>, WarmError> {
     let mut tx = connection.begin().await?;
     tx.execute(LOCK).await?;
@@ -29,26 +29,47 @@ pub async fn ensure(connection: &mut PgConnection, ddl: &str) -> Result<Vec<Drif
     }
     let expected = expected(&mut tx, ddl).await?;
     let drifts = drift(&expected, &found);
-    if drifts.iter().all(|drift| !drift.is_missing()) {
+    let needs_rows = drifts.iter().any(|drift| needs_rows(drift, &found));
+    let retyped = |of: &Drift| {
+        let mut all = drifts.iter().map(|drift| &drift.subject);
+        all.any(|it| it.what == What::Type && it.table == of.subject.table)
+    };
+    // A check may not go with a type that is a person's to change.
+    let drifts_to_mend = drifts.iter().filter(|it| it.is_missing() || !retyped(it));
+    let statements = drifts_to_mend.filter_map(|it| statement(it, &expected));
+    let statements: Vec<String> = statements.collect();
+    if !needs_rows && statements.is_empty() {
         tx.commit().await?;
         return Ok(drifts);
     }
-    if drifts.iter().any(|drift| needs_rows(drift, &found)) {
-        tracing::warn!("tables or columns are missing: all tables are made anew of the ledger");
+    if needs_rows || !mended(&mut tx, &statements).await? {
+        tracing::warn!(
+            "tables or columns are missing, or rows break a check: all tables are made anew of the ledger"
+        );
         tx.execute(raw_sql(&drop_all(&expected, &found))).await?;
         tx.execute(raw_sql(ddl)).await?;
-    } else {
-        let statements = drifts
-            .iter()
-            .filter_map(|drift| statement(drift, &expected));
-        for statement in statements {
-            tracing::info!(statement, "tables mended");
-            tx.execute(raw_sql(&statement)).await?;
-        }
     }
     let found = snapshot(&mut tx, "current_schema()").await?;
     tx.commit().await?;
     Ok(drift(&expected, &found))
+}
+
+/// Not if a row breaks a check.
+async fn mended(tx: &mut PgConnection, statements: &[String]) -> Result<bool, WarmError> {
+    let mut aside = tx.begin().await?;
+    for statement in statements {
+        tracing::info!(statement, "tables mended");
+        match aside.execute(raw_sql(statement)).await {
+            Ok(_) => {}
+            Err(sqlx::Error::Database(error)) if error.is_check_violation() => {
+                aside.rollback().await?;
+                return Ok(false);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    aside.commit().await?;
+    Ok(true)
 }
 
 /// How a schema's tables differ from what they are to be. Changes nothing.
@@ -116,9 +137,11 @@ fn drop_all(expected: &Snapshot, found: &Snapshot) -> String {
     drop("VIEW", named(What::View)) + &drop("TABLE", named(What::Table))
 }
 
-/// What makes a part that is missing; none: it is no part, or not missing.
+/// What makes a part that is missing, or puts a check or comment in the place of another; none: it is no part, or that is a
+/// person's to do.
 fn statement(drift: &Drift, expected: &Snapshot) -> Option<String> {
-    if !drift.is_missing() {
+    let is_replaced = matches!(drift.subject.what, What::Check | What::Comment);
+    if !drift.is_missing() && !is_replaced {
         return None;
     }
     let Subject { table, what, name } = &drift.subject;
@@ -129,7 +152,10 @@ fn statement(drift: &Drift, expected: &Snapshot) -> Option<String> {
     };
     let definition = drift.expected.as_deref()?;
     Some(match what {
-        What::PrimaryKey | What::Check | What::Unique | What::ForeignKey => {
+        What::Check => format!(
+            "ALTER TABLE {table} DROP CONSTRAINT IF EXISTS {name}, ADD CONSTRAINT {name} {definition}"
+        ),
+        What::PrimaryKey | What::Unique | What::ForeignKey => {
             format!("ALTER TABLE {table} ADD CONSTRAINT {name} {definition}")
         }
         What::Index => definition.to_owned(),

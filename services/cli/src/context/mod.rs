@@ -7,7 +7,7 @@ mod resolve;
 
 pub use command::ContextCommand;
 
-use crate::Failure;
+use crate::{Failure, tenants};
 use chassis::{Clock, stack::Stack};
 use clap::Args;
 use client::{Client, ConnectOptions};
@@ -226,7 +226,10 @@ impl Context {
         }
         let login = self.operators_login()?;
         let options = ConnectOptions::operator(self.nats_url()?, self.cell()?);
-        self.connect(options.login(login).about(tenant)).await
+        let options = options.login(login).about(tenant.clone());
+        let client = self.connect(options).await?;
+        tenants::demand(&client, &tenant).await?;
+        Ok(client)
     }
 
     /// The same for a question about one tenant's things.

@@ -230,9 +230,9 @@ macro_rules! kinds {
 }
 
 kinds! {
+    PriorityClass in priority_class;
     Tenant in tenant;
     Queue in queue;
-    PriorityClass in priority_class;
     Quota in quota;
     Budget in budget;
     Rate in rate;

@@ -18,7 +18,7 @@ mod tenant;
 mod tests;
 mod units;
 
-pub use fields::{Fields, Wrong, known, text};
+pub use fields::{Fields, Wrong, known, meant, text};
 pub use kind::{Kind, Setting, expecting};
 pub use plan::{
     Action, Difference, Plan, Send, Standing, Step, kinds_named, patched, plan, rank, unmet,

@@ -9,6 +9,7 @@ use super::{
 use schemas::v1::{SettingView, setting_view::Change};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use vocab::{Account, Team};
 
 /// What stands in the cell.
 #[derive(Debug, Default)]
@@ -288,6 +289,16 @@ pub fn unmet(plan: &Plan, standing: &Standing) -> Vec<String> {
         if matches!(step.action, Action::Delete | Action::Close) {
             continue;
         }
+        if let Some(team) = team_of(&send.change)
+            && standing.get(step.kind, &step.key).is_none()
+            && !listed(plan, standing, &team)
+        {
+            let (of, key) = (step.kind.name(), &step.key);
+            faults.push(format!(
+                "{of} {key}: account: it is not among the teams of {}",
+                team.tenant
+            ));
+        }
         // What stands may name what the file does not speak of.
         let stands = standing.get(step.kind, &step.key);
         let named_already = stands.map(named_in).unwrap_or_default();
@@ -304,6 +315,37 @@ pub fn unmet(plan: &Plan, standing: &Standing) -> Vec<String> {
         }
     }
     faults
+}
+
+/// The account below a tenant that limits or a budget are of.
+fn team_of(change: &Change) -> Option<Account> {
+    let (tenant, team, namespace) = match change {
+        Change::Quota(set) if !set.unlimited => (&set.tenant, &set.team, &set.namespace),
+        Change::Budget(set) if set.amount.is_some() => (&set.tenant, &set.team, &set.namespace),
+        _ => return None,
+    };
+    let account = kind::account_of(tenant, team, namespace).ok()?;
+    account.team.is_some().then_some(account)
+}
+
+/// Whether the tenant, as it will be, has the team; one without a list has any.
+fn listed(plan: &Plan, standing: &Standing, account: &Account) -> bool {
+    let planned = plan.sends().find_map(|(_, send)| match &send.change {
+        Change::Tenant(set) if set.tenant == account.tenant.as_str() => Some(set),
+        _ => None,
+    });
+    let stands = || match standing.get(Kind::Tenant, account.tenant.as_str())? {
+        Change::Tenant(set) => Some(set),
+        _ => None,
+    };
+    let Some(tenant) = planned.or_else(stands) else {
+        return true;
+    };
+    let covers = |text: &String| {
+        let (listed, team) = (Team::parse(text)?, account.team.as_ref()?);
+        Some(listed.covers(team, account.namespace.as_ref()))
+    };
+    tenant.teams.is_empty() || tenant.teams.iter().any(|it| covers(it) == Some(true))
 }
 
 /// When what it says begins to hold, if it says so and that is a moment.

@@ -3,10 +3,12 @@
 use super::{
     fields::{Fields, Wrong, needed},
     kind::{Manifest, name, names, text, texts},
-    units::{Cores, Memory, Part, Small, Whole, Word},
+    units::{Cores, Memory, OfTeam, Part, Small, Whole, Word},
 };
+use crate::amount;
 use schemas::v1;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use vocab::{AllocationSpec, OnExceed, ReclaimFrom, TenantSettings, Token};
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -28,10 +30,21 @@ pub struct Tenant {
     default_memory: Option<Memory>,
     /// Nothing new of it is accepted.
     closed: Option<bool>,
+    /// `team` or `team/namespace`; empty: any.
+    teams: Option<Vec<OfTeam>>,
 }
 
 const RATE_MILLI: i64 = TenantSettings::RATE_MILLI_USUAL as i64;
 const BURST: i64 = TenantSettings::RATE_BURST_USUAL as i64;
+
+/// In their order, each once.
+fn teams(texts: &[String]) -> Result<Vec<OfTeam>, Wrong> {
+    let teams = texts.iter().map(|text| amount::team(text));
+    let teams = teams
+        .collect::<Result<BTreeSet<_>, _>>()
+        .map_err(Wrong::at("teams"))?;
+    Ok(teams.into_iter().map(OfTeam).collect())
+}
 
 impl Manifest for Tenant {
     type Message = v1::SetTenant;
@@ -62,6 +75,7 @@ impl Manifest for Tenant {
             default_cpu: Some(Cores(set.default_cpu_milli)),
             default_memory: Some(Memory(set.default_memory_bytes)),
             closed: Some(set.closed),
+            teams: Some(teams(&set.teams)?),
         })
     }
 
@@ -81,6 +95,12 @@ impl Manifest for Tenant {
             default_cpu_milli: self.default_cpu.map_or(0, |cpu| cpu.0),
             default_memory_bytes: self.default_memory.map_or(0, |memory| memory.0),
             closed: self.closed.unwrap_or(false),
+            teams: self
+                .teams
+                .into_iter()
+                .flatten()
+                .map(|it| it.0.to_string())
+                .collect(),
             expected_version: None,
         })
     }

@@ -79,7 +79,7 @@ fn to_come() -> impl Strategy<Value = i64> {
 }
 
 fn tenant() -> impl Strategy<Value = Change> {
-    let names = (token(), maybe(), tokens());
+    let names = (token(), maybe(), tokens(), teams());
     let numbers = (
         1..1_000_001_i64,
         0..1_000_000_001_i64,
@@ -112,7 +112,19 @@ fn tenant() -> impl Strategy<Value = Change> {
             default_cpu_milli: rest.4,
             default_memory_bytes: rest.5,
             closed: rest.6,
+            teams: names.3,
         })
+    })
+}
+
+fn teams() -> impl Strategy<Value = Vec<String>> {
+    let below = (tokens(), any::<bool>());
+    below.prop_map(|(names, with)| {
+        let team = |name: String| match with {
+            true => format!("{name}/dev"),
+            false => name,
+        };
+        names.into_iter().map(team).collect()
     })
 }
 
@@ -631,6 +643,39 @@ fn what_is_named_has_to_be_set() {
     assert_eq!(unmet(queue).len(), 2);
     let rate = "kind: Rate\nresource: cpu\nprice: 1\ntenant: b\n";
     assert_eq!(unmet(rate).len(), 1);
+}
+
+#[test]
+fn an_account_is_of_a_team_that_its_tenant_will_have() {
+    let mut cell = Cell::of(vec![]);
+    let unmet = |cell: &Cell, file: &str| {
+        let plan = cell.plan(file, false).unwrap();
+        super::unmet(&plan, &cell.standing())
+    };
+    let none = Vec::<String>::new();
+    let quota = "---\nkind: Quota\naccount: a/ml/train\nresource: cpu\nhard: 4\n";
+    let budget = "---\nkind: Budget\naccount: a/ml\nof: cpu\namount: 4\nper: day\n";
+    let both = format!("{quota}{budget}");
+    let tenant = |teams: &str| format!("kind: Tenant\ntenant: a\nteams: [{teams}]\n");
+    let missing = |key: &str| format!("{key}: account: it is not among the teams of a");
+    for teams in ["", "ml", "ml/train", "web, ml/train"] {
+        assert_eq!(unmet(&cell, &(tenant(teams) + &both)), none, "{teams}");
+    }
+    assert_eq!(
+        unmet(&cell, &(tenant("web") + &both)),
+        [missing("Quota a/ml/train cpu"), missing("Budget a/ml cpu")]
+    );
+    let only = unmet(&cell, &(tenant("ml/serve") + &both));
+    assert_eq!(only, [missing("Quota a/ml/train cpu")]);
+    // By what stands; and what stands itself may change.
+    applied(&mut cell, &(tenant("ml") + quota));
+    assert_eq!(unmet(&cell, budget), none);
+    let other = budget.replace("a/ml", "a/web");
+    assert_eq!(unmet(&cell, &other), [missing("Budget a/web cpu")]);
+    applied(&mut cell, &tenant("web"));
+    assert_eq!(unmet(&cell, &quota.replace("hard: 4", "hard: 5")), none);
+    assert_eq!(unmet(&cell, budget), [missing("Budget a/ml cpu")]);
+    assert_eq!(unmet(&cell, &other), none);
 }
 
 #[test]

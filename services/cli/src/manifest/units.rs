@@ -6,7 +6,7 @@ use serde_json::{Number, Value};
 use std::str::FromStr;
 use vocab::{
     Account, BudgetOf, Millis, OnExceed, Period, PlacementPolicy, QueueOrder, QuotaResource,
-    ReclaimFrom,
+    ReclaimFrom, Team,
 };
 
 /// A value of its own type, read from a text or a number and written as the shortest one.
@@ -72,6 +72,7 @@ unit!(Whole(i64), whole, i64::to_string);
 unit!(Small(i32), whole, i32::to_string);
 unit!(Count(u32), whole, u32::to_string);
 unit!(Whose(Account), amount::account, Account::to_string);
+unit!(OfTeam(Team), amount::team, Team::to_string);
 unit!(
     OfResource(QuotaResource),
     amount::resource,

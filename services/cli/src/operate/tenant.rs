@@ -7,7 +7,7 @@ use super::{
 use crate::amount;
 use clap::{ArgAction, Args};
 use schemas::v1::{self, setting_view::Change};
-use vocab::{OnExceed, ReclaimFrom};
+use vocab::{OnExceed, ReclaimFrom, Team};
 
 /// Sets a tenant: one that there is keeps what is not given.
 #[derive(Args)]
@@ -53,6 +53,10 @@ pub struct Tenant {
     /// Accept nothing new of it; what was accepted goes on. Of feature level 8.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "true|false")]
     closed: Option<bool>,
+    /// A team that its allocations, limits and budgets may be of (ml, with all of its namespaces, or ml/train), and no other; may be
+    /// repeated, and takes the place of all that were said before. Any where nothing is said of it. Of feature level 10.
+    #[arg(long = "team", value_name = "TEAM[/NAMESPACE]", value_parser = amount::team)]
+    teams: Vec<Team>,
     #[command(flatten)]
     patch: Patch,
 }
@@ -89,6 +93,7 @@ impl Flags for Tenant {
             default_cpu_milli: self.default_cpu.unwrap_or(0),
             default_memory_bytes: self.default_memory.unwrap_or(0),
             closed: self.closed.unwrap_or(false),
+            teams: self.teams.iter().map(Team::to_string).collect(),
         }))
     }
 
@@ -107,6 +112,7 @@ impl Flags for Tenant {
             ("default_cpu", self.default_cpu.is_some()),
             ("default_memory", self.default_memory.is_some()),
             ("closed", self.closed.is_some()),
+            ("teams", !self.teams.is_empty()),
         ])
     }
 

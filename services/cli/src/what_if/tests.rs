@@ -100,6 +100,7 @@ async fn cell() -> MemoryBus {
     let tenant = AdminChange::Tenant(TenantSet {
         tenant: token("a"),
         closed: false,
+        teams: Vec::new(),
         settings: vocab::TenantSettings::default(),
     })
     .applied(operation("_operator"), 1)

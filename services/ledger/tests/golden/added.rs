@@ -7,10 +7,10 @@ use vocab::fact::{
     AllocationReprioritised, AllocationRequested, AllocationRequeued, AllocationStopping,
     AllocationWaiting, Applied, BudgetSet, CordonSet, JobSetCancelDecided, JobSetCancelRequested,
     LeaseExpired, LimitsInForce, NodeForgotten, NodeJoined, NodeRegistered, NodeSet,
-    OperationsForgotten, PendingGroupExplained, PriorityClassSet, PriorityDecided,
-    PriorityRequested, QueueSet, QuotaReclaimed, QuotaReserved, QuotaSet, QuotaWaiting, RateSet,
-    ReservationDecided, ReservationSet, ResourceAsked, ResourceDecided, RunReported, SchedulingSet,
-    TaintsSet, TenantSet,
+    OperationRefused, OperationsForgotten, PendingGroupExplained, PriorityClassSet,
+    PriorityDecided, PriorityRequested, QueueSet, QuotaReclaimed, QuotaReserved, QuotaSet,
+    QuotaWaiting, RateSet, ReservationDecided, ReservationSet, ResourceAsked, ResourceDecided,
+    RunReported, SchedulingSet, TaintsSet, TenantSet,
 };
 use vocab::{
     Account, AdminChange, AdvanceReservation, AllocationNo, AllocationSpec, Budget, BudgetOf,
@@ -20,8 +20,8 @@ use vocab::{
     PriorityClass, PriorityTarget, QueueOrder, QueueSettings, QuotaFlags, QuotaResource, RateScope,
     ReclaimFrom, Refusal, Requirement, ResourceAnswer, ResourceAsk, ResourceKey, ResourceKind,
     Restart, Rule, RunExit, RunExitReason, RunLimits, RunState, RunUsage, SchedulingPolicy, Spread,
-    Taint, TaintEffect, TenantSettings, TimeBounds, Toleration, Topology, Validity, WaitingReason,
-    Work, Zone,
+    Taint, TaintEffect, Team, TenantSettings, TimeBounds, Toleration, Topology, Validity, Verb,
+    WaitingReason, Work, Zone,
 };
 
 fn requirement(label: &str, operator: Operator, values: &[&str]) -> Requirement {
@@ -327,6 +327,31 @@ fn of_level_6() -> Vec<(&'static str, Event)> {
     ]
 }
 
+/// What came with feature level 10.
+fn of_level_10() -> Vec<(&'static str, Event)> {
+    let team = |text| Team::parse(text).unwrap();
+    vec![
+        (
+            "tenant_set_teams",
+            admin(AdminChange::Tenant(TenantSet {
+                tenant: token("team-a"),
+                settings: TenantSettings::default(),
+                closed: false,
+                teams: vec![team("ml"), team("web/front")],
+            })),
+        ),
+        (
+            "operation_refused_verb",
+            Event::OperationRefused(OperationRefused {
+                operation: operation(),
+                job_set: None,
+                refusal: Refusal::new(Rule::TeamUnknown, "team"),
+                verb: Some(Verb::SetPriorityClass),
+            }),
+        ),
+    ]
+}
+
 /// What is closed.
 fn closed() -> Vec<(&'static str, Event)> {
     let closed = true;
@@ -337,6 +362,7 @@ fn closed() -> Vec<(&'static str, Event)> {
                 tenant: token("team-a"),
                 settings: TenantSettings::default(),
                 closed,
+                teams: Vec::new(),
             })),
         ),
         (
@@ -376,6 +402,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
     let mut samples = changes();
     samples.extend(of_level_6());
     samples.extend(closed());
+    samples.extend(of_level_10());
     samples.push((
         "rate_set_withdrawn",
         Event::RateSet(Applied {
@@ -657,6 +684,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
             admin(AdminChange::Tenant(TenantSet {
                 tenant: token("team-a"),
                 closed: false,
+                teams: Vec::new(),
                 settings: TenantSettings {
                     cohort: Some(token("research")),
                     weight_milli: 2500,

@@ -65,6 +65,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
             admin(AdminChange::Tenant(TenantSet {
                 tenant: token("team-a"),
                 closed: false,
+                teams: Vec::new(),
                 settings: vocab::TenantSettings::default(),
             })),
         ),
@@ -118,6 +119,7 @@ pub fn samples() -> Vec<(&'static str, Event)> {
                 operation: bare_operation(),
                 job_set: None,
                 refusal: refusal.clone(),
+                verb: None,
             }),
         ),
         (

@@ -216,6 +216,7 @@ fn event(step: &str) -> Event {
             AdminChange::Tenant(TenantSet {
                 tenant: token("t"),
                 closed: false,
+                teams: Vec::new(),
                 settings: vocab::TenantSettings::default(),
             }),
             1,

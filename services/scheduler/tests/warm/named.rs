@@ -255,6 +255,7 @@ async fn the_weight_of_a_tenant_shows_where_its_queue_is_not_set() {
     let event = vocab::AdminChange::Tenant(TenantSet {
         tenant: token("t"),
         closed: false,
+        teams: Vec::new(),
         settings,
     })
     .applied(operation("_operator"), 1)

@@ -5,7 +5,7 @@ use crate::{
     Account, AdvanceReservation, AllocationNo, AllocationSpec, Budget, BudgetOf, EventNo, Limits,
     Millis, Month, NodeApproval, Operation, PriorityClass, PriorityTarget, QueueSettings,
     QuotaResource, RateKey, RatePrice, RateScope, Refusal, ResourceAsk, ResourceKey,
-    SchedulingPolicy, Slot, Taint, TenantSettings, Token, Validity,
+    SchedulingPolicy, Slot, Taint, Team, TenantSettings, Token, Validity, Verb,
 };
 use serde::{Deserialize, Serialize};
 use wire::raw::{each_field, finish};
@@ -33,6 +33,9 @@ pub struct TenantSet {
     /// Nothing new of it is accepted: neither allocations, nor resources and leases of them. What is accepted goes on.
     #[wire(3)]
     pub closed: bool,
+    /// The teams and namespaces that its accounts may be of; empty: any. Sorted. A team alone lets in all of its namespaces.
+    #[wire(4)]
+    pub teams: Vec<Team>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
@@ -379,6 +382,9 @@ pub struct OperationRefused {
     pub job_set: Option<Token>,
     #[wire(3)]
     pub refusal: Refusal,
+    /// What was asked for; none: the message could not be read that far, or it is of feature level 9 or below.
+    #[wire(4)]
+    pub verb: Option<Verb>,
 }
 
 /// The same operation with the same content came again; `original` carried the first.

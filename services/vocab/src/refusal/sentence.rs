@@ -144,6 +144,10 @@ impl Rule {
                 "no operator has set this priority class",
                 "name one that is set, or have it set",
             ),
+            Self::TeamUnknown => says(
+                "the tenant has no team or namespace of this name",
+                "name one that it has, or have an operator add it to the tenant's teams",
+            ),
             Self::GangInvalid => measures(
                 "its size, minimum or members do not go together",
                 "{actual} does not go with {limit}",

@@ -188,6 +188,35 @@ pub(super) fn operation_of(kind: &Kind) -> Option<&v1::Operation> {
     }
 }
 
+/// As the ledger writes it: an array is many submits.
+fn verb_name(verb: &Verb) -> &'static str {
+    match verb {
+        Verb::Submit(_) | Verb::TrySubmit(_) | Verb::SubmitArray(_) => "submit",
+        Verb::Cancel(_) => "cancel",
+        Verb::Batch(_) => "",
+        Verb::CancelJobSet(_) => "cancel_job_set",
+        Verb::SetPriority(_) => "set_priority",
+        Verb::CreateResource(_) => "create_resource",
+        Verb::Acquire(_) | Verb::AcquireBundle(_) => "acquire",
+        Verb::Confirm(_) => "confirm",
+        Verb::Release(_) => "release",
+        Verb::Revoke(_) => "revoke",
+        Verb::Reclaim(_) => "reclaim",
+        Verb::SetTenant(_) => "set_tenant",
+        Verb::SetQuota(_) => "set_quota",
+        Verb::SetRate(_) => "set_rate",
+        Verb::SetQueue(_) => "set_queue",
+        Verb::SetPriorityClass(_) => "set_priority_class",
+        Verb::SetScheduling(_) => "set_scheduling",
+        Verb::SetCordon(_) => "set_cordon",
+        Verb::SetReservation(_) => "set_reservation",
+        Verb::SetBudget(_) => "set_budget",
+        Verb::SetNode(_) => "set_node",
+        Verb::ClosePeriod(_) => "close_period",
+        Verb::SetTaints(_) => "set_taints",
+    }
+}
+
 fn refused_by(kind: &Kind) -> Option<i32> {
     match kind {
         Kind::OperationRefused(e) => e.refusal.as_ref().map(|refusal| refusal.rule),
@@ -351,7 +380,7 @@ impl Checker {
                 rate.withdrawn || scope.iter().any(|name| !name.is_empty())
             }
             Some(Verb::SetTaints(_)) => true,
-            Some(Verb::SetTenant(set)) => set.closed,
+            Some(Verb::SetTenant(set)) => set.closed || !set.teams.is_empty(),
             Some(Verb::SetQueue(set)) => set.closed,
             Some(Verb::SetPriorityClass(set)) => set.closed,
             Some(Verb::SetCordon(set)) => set.drain,
@@ -379,6 +408,7 @@ impl Checker {
                     && operation.reply_to == reply_to
             }),
         };
+        let same = same && self.says_the_verb(of, kind);
         match (same, operation_of(kind).is_some()) {
             (true, _) => Ok(()),
             (false, false) if !matches!(kind, Kind::OperationRepeated(_)) => {
@@ -386,6 +416,17 @@ impl Checker {
             }
             (false, _) => Err(of.wrong(invariant, format!("{kind:?} is not"))),
         }
+    }
+
+    /// A refusal says what was asked for, if that can be read and the cell is not of the first level still.
+    fn says_the_verb(&self, of: &Operation, kind: &Kind) -> bool {
+        let Kind::OperationRefused(e) = kind else {
+            return true;
+        };
+        let unreadable = matches!(of.asked.expect, Expect::Unreadable(_) | Expect::Nameless(_));
+        let may_lack = unreadable || self.began_at_first_level;
+        let asked = of.read.verb.as_ref().map_or("", verb_name);
+        e.verb == asked || may_lack && e.verb.is_empty()
     }
 
     /// The name is that of the operator who asked, whom a cell of the first level does not name yet.

@@ -12,6 +12,8 @@ pub struct Settings {
     /// What accepts nothing new, as admission knows it.
     closed: BTreeSet<Key>,
     tenants: BTreeMap<String, Vec<(u64, v1::TenantSettings)>>,
+    /// As admission knows them.
+    teams: BTreeMap<String, Vec<String>>,
     cordons: BTreeMap<String, Vec<(u64, v1::cordon_set::Change)>>,
     taints: BTreeMap<String, Vec<(u64, Vec<v1::Taint>)>>,
     /// What a node may be; none: it is forgotten.
@@ -116,6 +118,17 @@ impl Settings {
         latest(self.tenants.get(name))
     }
 
+    /// Whether the tenant lets an account of its own be of this team and namespace, as admission knows it.
+    pub fn has_team(&self, tenant: &str, team: &str, namespace: &str) -> bool {
+        let listed = self.teams.get(tenant).map_or(&[][..], Vec::as_slice);
+        let whole = format!("{team}/{namespace}");
+        let lets_in = |it: &String| match namespace {
+            "" => it == team || it.starts_with(&whole),
+            _ => it == team || *it == whole,
+        };
+        team.is_empty() || listed.is_empty() || listed.iter().any(lets_in)
+    }
+
     /// The version in force; 0 for what was never set.
     pub fn version(&self, verb: &Verb) -> u64 {
         let version = asked(verb).and_then(|(key, _)| self.versions.get(&key));
@@ -134,6 +147,7 @@ impl Settings {
             Kind::TenantSet(e) => {
                 let change = e.change.clone().unwrap_or_default();
                 let settings = change.settings.unwrap_or_else(usual);
+                self.teams.insert(change.tenant.clone(), change.teams);
                 let history = self.tenants.entry(change.tenant).or_default();
                 history.push((at.lsn, settings));
             }

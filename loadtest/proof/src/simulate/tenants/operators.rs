@@ -6,9 +6,14 @@ use schemas::v1::{
     OnExceed, Period, ReclaimFrom, SetBudget, SetQuota, SetRate, SetTenant, request::Verb,
 };
 
-/// What is set before anything else, last first; some cells go without policies.
+/// What is set before anything else, last first; some cells go without policies. Tenants are set in each of them: without
+/// classes that are not there, and without teams, which cells of the first level refuse.
 pub fn setup(names: &[String], crowd: Crowd, random: &mut Seeded) -> Vec<Verb> {
-    let mut setup = wishes::policies(crowd, random);
+    let policies = wishes::policies(crowd, random);
+    let has_classes = policies
+        .iter()
+        .any(|verb| matches!(verb, Verb::SetPriorityClass(_)));
+    let mut setup = Vec::new();
     if crowd != Crowd::Alike && random.chance(600) {
         setup.extend(wishes::queues(names, random));
     }
@@ -44,6 +49,15 @@ pub fn setup(names: &[String], crowd: Crowd, random: &mut Seeded) -> Vec<Verb> {
             }
         }));
     }
+    for verb in &mut setup {
+        if let Verb::SetTenant(set) = verb {
+            set.teams.clear();
+            if !has_classes {
+                set.priority_classes.clear();
+            }
+        }
+    }
+    setup.extend(policies);
     setup
 }
 
@@ -245,6 +259,11 @@ fn treated(tenant: &str, random: &mut Seeded) -> SetTenant {
         default_cpu_milli: if some(300, random) { 1000 } else { 0 },
         default_memory_bytes: if some(300, random) { GIB } else { 0 },
         closed: false,
+        teams: match random.below(8) {
+            0 => vec!["red".into()],
+            1 => vec!["red/prod".into(), "blue".into()],
+            _ => Vec::new(),
+        },
     }
 }
 

@@ -24,7 +24,7 @@ pub use tenant::TenantRequest;
 use vocab::fact::{NodeSet, ReservationSet, SchedulingSet};
 
 use super::{Admission, check::token};
-use vocab::{AdminChange, Millis, Month, PlacementPolicy, Refusal, Rule};
+use vocab::{AdminChange, Millis, Month, PlacementPolicy, Refusal, Rule, Verb};
 use wire::Open;
 
 /// A change as it was written. Each has the version that it is a change of; none: whichever it is.
@@ -79,6 +79,23 @@ pub enum ChangeRequest {
 }
 
 impl ChangeRequest {
+    pub(super) fn asked(&self) -> Verb {
+        match self {
+            Self::SetTenant(_) => Verb::SetTenant,
+            Self::SetQuota(_) => Verb::SetQuota,
+            Self::SetRate(_) => Verb::SetRate,
+            Self::SetQueue(_) => Verb::SetQueue,
+            Self::SetPriorityClass(_) => Verb::SetPriorityClass,
+            Self::SetScheduling(_) => Verb::SetScheduling,
+            Self::SetCordon(_) => Verb::SetCordon,
+            Self::SetReservation { .. } => Verb::SetReservation,
+            Self::SetBudget(_) => Verb::SetBudget,
+            Self::SetNode { .. } => Verb::SetNode,
+            Self::ClosePeriod { .. } => Verb::ClosePeriod,
+            Self::SetTaints(_) => Verb::SetTaints,
+        }
+    }
+
     fn expected_version(&self) -> Option<u64> {
         match self {
             Self::SetTenant(request) => request.expected_version,
@@ -143,7 +160,7 @@ impl Admission {
         now: Millis,
     ) -> Result<(AdminChange, u64), Refusal> {
         let change = match request {
-            ChangeRequest::SetTenant(request) => request.check()?,
+            ChangeRequest::SetTenant(request) => self.check_tenant(request)?,
             ChangeRequest::SetQuota(request) => self.check_quota(request, now)?,
             ChangeRequest::SetBudget(request) => self.check_budget(request)?,
             ChangeRequest::SetRate(request) => self.check_rate(request, now)?,

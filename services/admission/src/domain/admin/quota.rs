@@ -3,6 +3,7 @@
 use crate::domain::{
     Admission,
     check::{amount, given_name, optional, quantity, written_amount, written_name},
+    settings::Setting,
 };
 use vocab::fact::{BudgetSet, QuotaSet};
 use vocab::{
@@ -92,6 +93,19 @@ impl Admission {
         })
     }
 
+    /// What stands already may change, and be taken back: the tenant had the team then.
+    fn check_team(&self, account: &Account, setting: &Setting) -> Result<(), Refusal> {
+        if self.settings.version(setting) > 0 {
+            return Ok(());
+        }
+        let Account {
+            tenant,
+            team,
+            namespace,
+        } = account;
+        self.teams.check(tenant, team.as_ref(), namespace.as_ref())
+    }
+
     pub(super) fn check_quota(
         &self,
         request: &QuotaRequest,
@@ -101,6 +115,10 @@ impl Admission {
         let resource = QuotaResource::parse(&request.resource)
             .ok_or_else(|| Refusal::new(Rule::ResourceUnknown, "resource"))?;
         let limits = request.limits()?;
+        if limits.is_some() {
+            let setting = Setting::Quota(account.clone(), resource.clone());
+            self.check_team(&account, &setting)?;
+        }
         let validity = request.validity(now)?;
         let of_tenant = account.team.is_none();
         if let Some(limits) = limits.filter(|_| !of_tenant) {
@@ -132,10 +150,14 @@ impl Admission {
         let of = of.ok_or_else(|| Refusal::new(Rule::ResourceUnknown, "of"))?;
         let budget = match request.amount {
             None => None,
-            Some(most) => Some(Budget {
-                amount: amount(most, Limits::MAX, "amount")?,
-                period: request.period.known().ok_or_else(|| invalid("period"))?,
-            }),
+            Some(most) => {
+                let setting = Setting::Budget(account.clone(), of.clone());
+                self.check_team(&account, &setting)?;
+                Some(Budget {
+                    amount: amount(most, Limits::MAX, "amount")?,
+                    period: request.period.known().ok_or_else(|| invalid("period"))?,
+                })
+            }
         };
         Ok(AdminChange::Budget(BudgetSet {
             account,

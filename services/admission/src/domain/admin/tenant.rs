@@ -1,11 +1,15 @@
 //! Tenants, and how they are treated.
 
-use crate::domain::check::{
-    amount, given_name, names, optional, small_quantity, written_amount, written_name,
+use crate::domain::{
+    Admission,
+    check::{
+        amount, bounded, given_name, in_order, names, optional, small_quantity, written_amount,
+        written_name,
+    },
 };
 use vocab::fact::TenantSet;
 use vocab::{
-    AdminChange, AllocationSpec, Limits, OnExceed, QueueSettings, ReclaimFrom, Refusal, Rule,
+    AdminChange, AllocationSpec, Limits, OnExceed, QueueSettings, ReclaimFrom, Refusal, Rule, Team,
     TenantSettings, Token,
 };
 use wire::Open;
@@ -42,13 +46,32 @@ pub struct TenantRequest {
     pub default_memory_bytes: i64,
     #[wire(15)]
     pub closed: bool,
+    /// Each `team` or `team/namespace`.
+    #[wire(16)]
+    pub teams: Vec<String>,
     /// The version that it is a change of; none: whichever it is.
     #[wire(2, optional)]
     pub expected_version: Option<u64>,
 }
 
+impl Admission {
+    /// A class that the tenant may use is there. What stands already may stay: there was a time when nobody looked.
+    pub(super) fn check_tenant(&self, request: &TenantRequest) -> Result<AdminChange, Refusal> {
+        let set = request.check()?;
+        let before = self.settings.tenants.get(&set.tenant);
+        let stands = |class| {
+            before.is_some_and(|before| before.priority_classes.binary_search(class).is_ok())
+        };
+        let known = |class| self.settings.classes.contains_key(class) || stands(class);
+        match set.settings.priority_classes.iter().all(known) {
+            true => Ok(AdminChange::Tenant(set)),
+            false => Err(Refusal::new(Rule::PriorityClassUnknown, "priority_classes")),
+        }
+    }
+}
+
 impl TenantRequest {
-    pub(super) fn check(&self) -> Result<AdminChange, Refusal> {
+    fn check(&self) -> Result<TenantSet, Refusal> {
         let defaults = TenantSettings::default();
         let invalid = |field: &str| Refusal::new(Rule::SettingInvalid, field);
         let max = AllocationSpec::PRIORITY_MAX;
@@ -101,11 +124,20 @@ impl TenantRequest {
                 "default_memory_bytes",
             )?,
         };
-        Ok(AdminChange::Tenant(TenantSet {
+        Ok(TenantSet {
             tenant: given_name(&self.tenant, "tenant")?,
             settings,
             closed: self.closed,
-        }))
+            teams: self.teams()?,
+        })
+    }
+
+    fn teams(&self) -> Result<Vec<Team>, Refusal> {
+        let field = "teams";
+        bounded(&self.teams, TenantSettings::TEAMS_MAX, field)?;
+        let teams = self.teams.iter().map(|text| Team::parse(text));
+        let teams = teams.collect::<Option<_>>().map(in_order);
+        teams.ok_or_else(|| Refusal::new(Rule::NameInvalid, field))
     }
 }
 
@@ -128,6 +160,7 @@ impl From<&TenantSet> for TenantRequest {
             default_cpu_milli: written_amount(settings.default_cpu_milli),
             default_memory_bytes: written_amount(settings.default_memory_bytes),
             closed: set.closed,
+            teams: set.teams.iter().map(Team::to_string).collect(),
             expected_version: None,
         }
     }

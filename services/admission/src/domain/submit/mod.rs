@@ -124,6 +124,7 @@ impl Admission {
             .ok_or_else(|| Refusal::new(Rule::NameInvalid, "job_set"))?;
         let name = optional(&request.name, "name")?;
         let (team, namespace) = request.team_and_namespace()?;
+        (self.teams).check(tenant, team.as_ref(), namespace.as_ref())?;
         if request.priority_class.is_empty() {
             self.check_priority(tenant, request.priority)?;
         }

@@ -11,6 +11,7 @@ mod read_back;
 mod resources;
 mod room;
 mod submit;
+mod teams;
 mod tenants;
 
 use super::*;

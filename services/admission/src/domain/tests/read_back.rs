@@ -71,6 +71,7 @@ fn tenant() -> impl Strategy<Value = ChangeRequest> {
         amount(),
         amount(),
         prop::collection::vec(name(), 0..3),
+        prop::collection::vec(select(vec!["a", "a/b", "b", "b/_x", "/"]), 0..3),
     );
     let words = (
         select(OnExceed::ALL.to_vec()),
@@ -93,6 +94,7 @@ fn tenant() -> impl Strategy<Value = ChangeRequest> {
             on_exceed: Open::Known(words.0),
             reclaim: Open::Known(words.1),
             closed: words.2,
+            teams: rest.4.into_iter().map(str::to_owned).collect(),
             expected_version: None,
         })
     })

@@ -200,6 +200,7 @@ impl History {
                 tenant,
                 settings,
                 closed: false,
+                teams: Vec::new(),
             })),
         );
     }

@@ -185,6 +185,7 @@ fn settings(tenant: &str, rest: &[&str]) -> Event {
         tenant,
         settings,
         closed: false,
+        teams: Vec::new(),
     }))
 }
 

@@ -88,6 +88,7 @@ fn setting(verb: &str, words: &[&str]) -> Option<Event> {
         "tenant" => AdminChange::Tenant(TenantSet {
             tenant: token(words[0]),
             closed: false,
+            teams: Vec::new(),
             settings: TenantSettings {
                 cohort: option::<String>(words, "cohort").map(|name| token(&name)),
                 preemptible: !words.contains(&"never"),

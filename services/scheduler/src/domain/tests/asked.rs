@@ -240,6 +240,7 @@ fn the_weight_of_a_tenant_is_that_of_its_queue_unless_that_was_set() {
         w.admin(AdminChange::Tenant(TenantSet {
             tenant: token(tenant),
             closed: false,
+            teams: Vec::new(),
             settings,
         }));
     };

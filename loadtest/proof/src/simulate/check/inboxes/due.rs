@@ -15,6 +15,7 @@ const PRIORITY_OUT_OF_RANGE: i32 = 22;
 const ALLOCATION_TABLE_FULL: i32 = 24;
 const RATE_FOR_A_PAST_HOUR: i32 = 25;
 const PRIORITY_CLASS_UNKNOWN: i32 = 28;
+const TEAM_UNKNOWN: i32 = 80;
 const INTERVAL_INVALID: i32 = 32;
 const SETTING_INVALID: i32 = 33;
 const QUEUE_TREE_INVALID: i32 = 31;
@@ -110,13 +111,19 @@ impl Checker {
         let slot = of.read.verb.as_ref().and_then(slot_of);
         slot.map_or(Ok(()), |slot| self.slot_obstacle(tenant, slot))?;
         if let Expect::Breaks(rule) = of.asked.expect {
-            // What is closed may be looked at before.
-            let closed = match &of.read.verb {
-                Some(Verb::Submit(submit)) => self.is_closed_to(tenant, submit),
-                _ => false,
+            // What is closed, and the team, may be looked at before.
+            let (closed, foreign) = match &of.read.verb {
+                Some(Verb::Submit(submit)) => {
+                    let has = self
+                        .settings
+                        .has_team(tenant, &submit.team, &submit.namespace);
+                    (self.is_closed_to(tenant, submit), !has)
+                }
+                _ => (false, false),
             };
-            let rules = [Some(rule), closed.then_some(CLOSED)];
-            return Err(Due::Refused(rules.into_iter().flatten().collect()));
+            let also = [closed.then_some(CLOSED), foreign.then_some(TEAM_UNKNOWN)];
+            let rules = [Some(rule)].into_iter().chain(also);
+            return Err(Due::Refused(rules.flatten().collect()));
         }
         match &of.read.verb {
             Some(verb) => self.verb_obstacle(of, verb),
@@ -147,8 +154,17 @@ impl Checker {
                     Some(Target::JobSet(_)) | None => Ok(()),
                 }
             }
-            Verb::SetTenant(_)
-            | Verb::SetPriorityClass(_)
+            Verb::SetTenant(asked) => {
+                let before = self.settings.tenant(&asked.tenant);
+                let mut classes = asked.priority_classes.iter();
+                let unknown = classes.any(|class| {
+                    let stands = before.is_some_and(|it| it.priority_classes.contains(class));
+                    !stands && self.settings.class_value(class).is_none()
+                });
+                refused_if(unknown, PRIORITY_CLASS_UNKNOWN)?;
+                self.version_obstacle(verb)
+            }
+            Verb::SetPriorityClass(_)
             | Verb::SetScheduling(_)
             | Verb::SetCordon(_)
             | Verb::SetTaints(_)
@@ -164,11 +180,17 @@ impl Checker {
                 self.tenant_obstacle(&asked.tenant)?;
                 let past = |at: Option<i64>| at.is_some_and(|at| at <= of.at.now);
                 let over = past(asked.from_ms) || past(asked.until_ms);
+                if !asked.unlimited && self.settings.version(verb) == 0 {
+                    self.team_obstacle(&asked.tenant, &asked.team, &asked.namespace)?;
+                }
                 refused_if(over, INTERVAL_INVALID)?;
                 self.version_obstacle(verb)
             }
             Verb::SetBudget(asked) => {
                 self.tenant_obstacle(&asked.tenant)?;
+                if asked.amount.is_some() && self.settings.version(verb) == 0 {
+                    self.team_obstacle(&asked.tenant, &asked.team, &asked.namespace)?;
+                }
                 self.version_obstacle(verb)
             }
             Verb::SetQueue(asked) => {
@@ -214,6 +236,11 @@ impl Checker {
         turned_if(self.settings.tenant(tenant).is_none(), TENANT_UNKNOWN)
     }
 
+    fn team_obstacle(&self, tenant: &str, team: &str, namespace: &str) -> Obstacle {
+        let known = self.settings.has_team(tenant, team, namespace);
+        refused_if(!known, TEAM_UNKNOWN)
+    }
+
     fn version_obstacle(&self, verb: &Verb) -> Obstacle {
         let expected = self.settings.expected_version(verb);
         let version = self.settings.version(verb);
@@ -230,6 +257,7 @@ impl Checker {
         let Some(tenant) = self.settings.tenant(&of.ask.tenant) else {
             return Ok(());
         };
+        self.team_obstacle(&of.ask.tenant, &submit.team, &submit.namespace)?;
         let class = submit.priority_class.as_str();
         if class.is_empty() {
             self.priority_obstacle(of, submit.priority)?;

@@ -100,6 +100,8 @@ pub fn same(at: &Place, verb: &Verb, kind: &Kind) -> Option<(bool, u64)> {
 }
 
 fn same_tenant(asked: &v1::SetTenant, e: &v1::TenantSet) -> bool {
+    let mut teams = asked.teams.clone();
+    teams.sort();
     let mut priority_classes = asked.priority_classes.clone();
     priority_classes.sort();
     priority_classes.dedup();
@@ -124,6 +126,7 @@ fn same_tenant(asked: &v1::SetTenant, e: &v1::TenantSet) -> bool {
     let change = e.change.clone().unwrap_or_default();
     change.tenant == asked.tenant
         && change.closed == asked.closed
+        && change.teams == teams
         && change.settings.unwrap_or_else(usual) == wanted
 }
 
