@@ -25,6 +25,8 @@ const BACKOFF_MAX: Duration = Duration::from_secs(5);
 /// Of each pool: a service has one for what it projects and one for what it is asked.
 const POSTGRES_CONNECTIONS_MAX: u32 = 4;
 const POSTGRES_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Who asks is told soon that the database is away.
+const POSTGRES_QUERY_ACQUIRE_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(crate) const NATS_EVENTS: Metric = Metric::counter(
     "apportion_nats_events_total",
@@ -210,7 +212,7 @@ pub(crate) fn postgres(
 ) -> Result<PgPool, BootError> {
     let options = config.options().map_err(BootError::Postgres)?;
     let options = options.application_name(&format!("apportion-{service}"));
-    Ok(pool(options))
+    Ok(pool(options, POSTGRES_ACQUIRE_TIMEOUT))
 }
 
 /// The same for queries, so that none of them keeps the projector waiting for a connection. The server gives a statement up
@@ -224,13 +226,13 @@ pub(crate) fn postgres_for_queries(
     let options = options
         .application_name(&format!("apportion-{service}-queries"))
         .options([("statement_timeout", timeout_ms.to_string())]);
-    Ok(pool(options))
+    Ok(pool(options, POSTGRES_QUERY_ACQUIRE_TIMEOUT))
 }
 
-fn pool(options: PgConnectOptions) -> PgPool {
+fn pool(options: PgConnectOptions, acquire_timeout: Duration) -> PgPool {
     PgPoolOptions::new()
         .max_connections(POSTGRES_CONNECTIONS_MAX)
-        .acquire_timeout(POSTGRES_ACQUIRE_TIMEOUT)
+        .acquire_timeout(acquire_timeout)
         .connect_lazy_with(options)
 }
 

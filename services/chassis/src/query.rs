@@ -55,7 +55,7 @@ const ANSWERING_MAX: usize = 32;
 /// How long a query waits for the position that it names: below any asker's patience.
 const POSITION_PATIENCE: Duration = Duration::from_secs(3);
 /// By then the asker has given up.
-pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 
 /// A query that was understood.
 #[derive(Debug)]
@@ -391,7 +391,7 @@ impl Queries {
         }
     }
 
-    /// None: another service answers, nobody waits, or a server is away.
+    /// None: another service answers, or nobody waits.
     async fn reply(
         &self,
         query: &Heard,
@@ -421,7 +421,9 @@ impl Queries {
             }
             Err(Trouble::Unavailable(error)) => {
                 tracing::warn!(subject = %query.subject, %error, "query");
-                None
+                let refusal = Refusal::new(Rule::AnswerUnavailable, verb);
+                let refusal = Some(refusal.to_prost());
+                Some(v1::QueryRefused { refusal }.encode_to_vec())
             }
         }
     }

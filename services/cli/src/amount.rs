@@ -61,6 +61,16 @@ impl Decimal {
     }
 }
 
+/// A duration that is not nothing.
+pub fn some_duration_ms(text: &str) -> Result<i64, String> {
+    match duration_ms(text)? {
+        0 => Err(format!(
+            "{text}: it must be more than nothing; without the flag there is no bound"
+        )),
+        ms => Ok(ms),
+    }
+}
+
 /// `500ms`, `90s`, `10m`, `2h` or `7d`, in milliseconds.
 pub fn duration_ms(text: &str) -> Result<i64, String> {
     let wrong = || format!("{text}: write a duration as 500ms, 90s, 10m, 2h or 7d");

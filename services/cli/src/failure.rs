@@ -122,7 +122,7 @@ impl Class {
     fn of_query(query: &QueryError) -> Self {
         match query {
             QueryError::Refused(_) | QueryError::Denied(_) => Self::Refused,
-            QueryError::Request(_) => Self::Unreachable,
+            QueryError::Request(_) | QueryError::Unavailable(_) => Self::Unreachable,
             QueryError::Service(_) | QueryError::Decode(_) | QueryError::Empty => Self::Other,
         }
     }

@@ -159,9 +159,11 @@ pub async fn reached(
             return Ok(view);
         }
         let stands = stands(&view);
-        if stands != told {
+        // How it ended is told behind all that it has written.
+        let ends = until == Until::EndedWithLog && view.ended.is_some();
+        if stands != told && !ends {
             note!("{allocation_id} {stands}");
-            told = stands;
+            told.clone_from(&stands);
         }
         let runs = matches!(
             view.state(),
@@ -189,6 +191,10 @@ pub async fn reached(
             }
         }
         missed = 0;
+        if stands != told {
+            note!("{allocation_id} {stands}");
+            told = stands;
+        }
         let has_started = until == Until::Started && list::started_ms(&view) > 0;
         // Also where quota has denied it.
         if has_started || view.state() == AllocationState::Ended {
@@ -200,7 +206,8 @@ pub async fn reached(
 
 fn may_pass(error: &QueryError) -> bool {
     let later = [Some(Rule::AllocationNotFound), Some(Rule::NotApplied)];
-    later.contains(&error.rule()) || matches!(error, QueryError::Request(_))
+    later.contains(&error.rule())
+        || matches!(error, QueryError::Request(_) | QueryError::Unavailable(_))
 }
 
 fn stands(view: &AllocationView) -> String {

@@ -44,6 +44,7 @@ mod wait;
 mod watch;
 mod what_if;
 
+use clap::error::ContextKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use failure::EXIT_CODES;
 use operate::Flags;
@@ -234,7 +235,11 @@ const NOTHING: [&str; 4] = ["", "0", "0s", "0.0"];
 chassis::program!(start);
 
 fn start() -> ExitCode {
-    let matches = commands().get_matches();
+    let matches = commands().try_get_matches().unwrap_or_else(|mut error| {
+        // What begins with two dashes and is no flag is hardly ever meant as a value.
+        error.remove(ContextKind::Suggested);
+        error.exit()
+    });
     let args = || Args::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()

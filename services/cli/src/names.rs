@@ -11,7 +11,9 @@ const PAGE_MAX: u32 = 1000;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 enum Unclear {
-    #[error("{0}: no allocation has an id or a name that begins so")]
+    #[error(
+        "{0}: no allocation has a name that begins so, or an id that begins so or has these last digits"
+    )]
     Nothing(String),
     #[error("{text}: more than one allocation begins so: {}; write more of it, or the id", listed(.candidates))]
     Several {
@@ -139,7 +141,7 @@ async fn ids(client: &Client, text: &str, states: &[i32]) -> Result<Vec<Allocati
     loop {
         let page = client.allocations(&query).await?;
         let fitting = page.allocations.into_iter();
-        found.extend(fitting.filter(|one| one.allocation_id.starts_with(&text)));
+        found.extend(fitting.filter(|one| is_of(&one.allocation_id, &text)));
         query.after = page.next;
         if query.after.is_empty() || found.len() > CANDIDATES {
             return Ok(found);
@@ -147,9 +149,28 @@ async fn ids(client: &Client, text: &str, states: &[i32]) -> Result<Vec<Allocati
     }
 }
 
+/// Ids of a cell begin alike, so that their last digits, without the noughts before them, stand for one, too.
+fn is_of(id: &str, text: &str) -> bool {
+    let digits = id.replace('-', "");
+    let number = digits.get(16..).unwrap_or_default();
+    let same = |number: &str| number.trim_start_matches('0') == text.trim_start_matches('0');
+    id.starts_with(text) || !text.is_empty() && same(number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_id_is_told_by_its_beginning_or_by_its_last_digits() {
+        let id = "00000000-0000-0001-0000-00000000a035";
+        for text in ["a035", "0a035", "00000000-0000-0001", id] {
+            assert!(is_of(id, text), "{text}");
+        }
+        for text in ["35", "035", "a0", "", "1"] {
+            assert!(!is_of(id, text), "{text}");
+        }
+    }
 
     #[test]
     fn one_is_meant_or_all_that_may_be_are_named() {

@@ -53,7 +53,7 @@ fn page(view: &OperationView) -> Page {
     match state {
         "unknown" => page.text(
             "nothing of it is recorded: it was never received, is still at the inbox, was refused before anything was recorded, or is older \
-             than operations are kept; sent again with this id, it is done once",
+             than operations are kept; sent again with this id, it is done once. The id of an array or a file stands for operations of their own, <id>-0 and so on",
         ),
         _ => page,
     }

@@ -28,8 +28,13 @@ const SERVICE_ERROR: &str = "Nats-Service-Error";
 pub enum QueryError {
     #[error("the cell does not answer: {0}")]
     Request(#[from] async_nats::RequestError),
+    /// What the answer is read from is away.
+    #[error("the cell cannot answer now: {}", explanation(.0))]
+    Unavailable(Refusal),
     /// The bus does not let the party ask that.
-    #[error("the bus does not let it through: {0}")]
+    #[error(
+        "the bus does not let it through; the creds may be of another tenant, or the cell of another name: {0}"
+    )]
     Denied(String),
     #[error("the cell answers with an error: {0}")]
     Service(String),
@@ -61,7 +66,7 @@ impl QueryError {
     /// The broken rule, if that is why.
     pub fn rule(&self) -> Option<Rule> {
         match self {
-            Self::Refused(refusal) => Rule::from_number(refusal.rule),
+            Self::Refused(refusal) | Self::Unavailable(refusal) => Rule::from_number(refusal.rule),
             Self::Request(_)
             | Self::Denied(_)
             | Self::Service(_)
@@ -288,6 +293,9 @@ impl Client {
         // Every reply has its refusal in the same place.
         let refused = QueryRefused::decode(message.payload.clone())?;
         if let Some(refusal) = refused.refusal {
+            if refusal.rule == Rule::AnswerUnavailable.number() {
+                return Err(QueryError::Unavailable(refusal));
+            }
             return Err(QueryError::Refused(refusal));
         }
         Ok(R::decode(message.payload)?)

@@ -205,6 +205,8 @@ rules! {
     RateUnknown = 79, "rate_unknown", true;
     /// The tenant has a list of its teams, and this team or namespace is not on it.
     TeamUnknown = 80, "team_unknown", true;
+    /// Of a question: what its answer is read from is away.
+    AnswerUnavailable = 81, "answer_unavailable", true;
 }
 
 /// Short and exact, for logs and tests; people are told [`Refusal::explanation`].

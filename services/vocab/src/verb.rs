@@ -2,19 +2,15 @@
 
 use crate::Level;
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
 
 macro_rules! verbs {
-    ($($name:ident = $text:literal,)*) => {
-        /// What an operation asks for, whether it was accepted or not. What comes later stands last: it is serialised by its
-        /// place.
+    ($($name:ident = $number:literal, $text:literal,)*) => {
+        /// What an operation asks for, whether it was accepted or not. Stable numbers, the same as the contract's. What comes
+        /// later stands last: it is serialised by its place.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, wire::Wire)]
-        #[wire(text)]
-        pub enum Verb { $($name,)* }
+        pub enum Verb { $($name = $number,)* }
 
         impl Verb {
-            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
-
             /// As the contract's request has it, in snake case.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$name => $text,)* }
@@ -24,28 +20,28 @@ macro_rules! verbs {
 }
 
 verbs! {
-    Submit = "submit",
-    Cancel = "cancel",
-    CancelJobSet = "cancel_job_set",
-    SetPriority = "set_priority",
-    CreateResource = "create_resource",
-    Acquire = "acquire",
-    Confirm = "confirm",
-    Release = "release",
-    Revoke = "revoke",
-    Reclaim = "reclaim",
-    SetTenant = "set_tenant",
-    SetQuota = "set_quota",
-    SetRate = "set_rate",
-    SetQueue = "set_queue",
-    SetPriorityClass = "set_priority_class",
-    SetScheduling = "set_scheduling",
-    SetCordon = "set_cordon",
-    SetReservation = "set_reservation",
-    SetBudget = "set_budget",
-    SetNode = "set_node",
-    ClosePeriod = "close_period",
-    SetTaints = "set_taints",
+    Submit = 1, "submit",
+    Cancel = 2, "cancel",
+    CancelJobSet = 3, "cancel_job_set",
+    SetPriority = 4, "set_priority",
+    CreateResource = 5, "create_resource",
+    Acquire = 6, "acquire",
+    Confirm = 7, "confirm",
+    Release = 8, "release",
+    Revoke = 9, "revoke",
+    Reclaim = 10, "reclaim",
+    SetTenant = 11, "set_tenant",
+    SetQuota = 12, "set_quota",
+    SetRate = 13, "set_rate",
+    SetQueue = 14, "set_queue",
+    SetPriorityClass = 15, "set_priority_class",
+    SetScheduling = 16, "set_scheduling",
+    SetCordon = 17, "set_cordon",
+    SetReservation = 18, "set_reservation",
+    SetBudget = 19, "set_budget",
+    SetNode = 20, "set_node",
+    ClosePeriod = 21, "close_period",
+    SetTaints = 22, "set_taints",
 }
 
 impl Verb {
@@ -53,19 +49,5 @@ impl Verb {
     /// A verb that comes later has a later one.
     pub fn since(self) -> Level {
         Level::REFUSED_VERBS
-    }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        Self::ALL.iter().copied().find(|verb| verb.name() == text)
-    }
-}
-
-impl wire::Text for Verb {
-    fn as_text(&self) -> Cow<'_, str> {
-        Cow::Borrowed(self.name())
-    }
-
-    fn parse_text(text: &str) -> Option<Self> {
-        Self::parse(text)
     }
 }

@@ -302,7 +302,7 @@ impl Checker {
                     let set = e.change.as_ref();
                     set.is_some_and(|set| set.closed || !set.teams.is_empty())
                 }
-                Kind::OperationRefused(e) => !e.verb.is_empty(),
+                Kind::OperationRefused(e) => e.verb != 0,
                 Kind::QueueSet(e) => e.change.as_ref().is_some_and(|set| set.closed),
                 Kind::PriorityClassSet(e) => e.change.as_ref().is_some_and(|set| set.closed),
                 Kind::NodeRegistered(e) => e.capacity.as_ref().is_some_and(|it| {

@@ -86,7 +86,7 @@ impl Standing {
         (!stands.is_over).then_some(&stands.change)
     }
 
-    fn get(&self, kind: Kind, key: &str) -> Option<&Change> {
+    pub fn get(&self, kind: Kind, key: &str) -> Option<&Change> {
         let is_there = |change: &&Change| !Setting(change).is_absent();
         self.last(kind, key).filter(is_there)
     }
@@ -289,15 +289,18 @@ pub fn unmet(plan: &Plan, standing: &Standing) -> Vec<String> {
         if matches!(step.action, Action::Delete | Action::Close) {
             continue;
         }
+        // What has a version of some time may change.
         if let Some(team) = team_of(&send.change)
-            && standing.get(step.kind, &step.key).is_none()
-            && !listed(plan, standing, &team)
+            && send.version == 0
         {
-            let (of, key) = (step.kind.name(), &step.key);
-            faults.push(format!(
-                "{of} {key}: account: it is not among the teams of {}",
-                team.tenant
-            ));
+            let teams = teams_of(plan, standing, team.tenant.as_str());
+            if !teams.is_empty() && !teams.iter().any(|it| covers(it, &team)) {
+                let (of, key) = (step.kind.name(), &step.key);
+                let (tenant, teams) = (&team.tenant, teams.join(", "));
+                faults.push(format!(
+                    "{of} {key}: account: it is not among the teams of {tenant}, which are {teams}"
+                ));
+            }
         }
         // What stands may name what the file does not speak of.
         let stands = standing.get(step.kind, &step.key);
@@ -328,24 +331,24 @@ fn team_of(change: &Change) -> Option<Account> {
     account.team.is_some().then_some(account)
 }
 
-/// Whether the tenant, as it will be, has the team; one without a list has any.
-fn listed(plan: &Plan, standing: &Standing, account: &Account) -> bool {
+/// The teams of the tenant as it will be; none: it may name any.
+fn teams_of<'a>(plan: &'a Plan, standing: &'a Standing, tenant: &str) -> &'a [String] {
     let planned = plan.sends().find_map(|(_, send)| match &send.change {
-        Change::Tenant(set) if set.tenant == account.tenant.as_str() => Some(set),
+        Change::Tenant(set) if set.tenant == tenant => Some(set),
         _ => None,
     });
-    let stands = || match standing.get(Kind::Tenant, account.tenant.as_str())? {
+    let stands = || match standing.get(Kind::Tenant, tenant)? {
         Change::Tenant(set) => Some(set),
         _ => None,
     };
-    let Some(tenant) = planned.or_else(stands) else {
-        return true;
-    };
-    let covers = |text: &String| {
-        let (listed, team) = (Team::parse(text)?, account.team.as_ref()?);
-        Some(listed.covers(team, account.namespace.as_ref()))
-    };
-    tenant.teams.is_empty() || tenant.teams.iter().any(|it| covers(it) == Some(true))
+    planned.or_else(stands).map_or(&[], |set| &set.teams)
+}
+
+fn covers(listed: &str, account: &Account) -> bool {
+    match (Team::parse(listed), &account.team) {
+        (Some(listed), Some(team)) => listed.covers(team, account.namespace.as_ref()),
+        _ => false,
+    }
 }
 
 /// When what it says begins to hold, if it says so and that is a moment.

@@ -657,24 +657,29 @@ fn an_account_is_of_a_team_that_its_tenant_will_have() {
     let budget = "---\nkind: Budget\naccount: a/ml\nof: cpu\namount: 4\nper: day\n";
     let both = format!("{quota}{budget}");
     let tenant = |teams: &str| format!("kind: Tenant\ntenant: a\nteams: [{teams}]\n");
-    let missing = |key: &str| format!("{key}: account: it is not among the teams of a");
+    let missing = |key: &str, teams: &str| {
+        format!("{key}: account: it is not among the teams of a, which are {teams}")
+    };
     for teams in ["", "ml", "ml/train", "web, ml/train"] {
         assert_eq!(unmet(&cell, &(tenant(teams) + &both)), none, "{teams}");
     }
     assert_eq!(
         unmet(&cell, &(tenant("web") + &both)),
-        [missing("Quota a/ml/train cpu"), missing("Budget a/ml cpu")]
+        [
+            missing("Quota a/ml/train cpu", "web"),
+            missing("Budget a/ml cpu", "web")
+        ]
     );
     let only = unmet(&cell, &(tenant("ml/serve") + &both));
-    assert_eq!(only, [missing("Quota a/ml/train cpu")]);
+    assert_eq!(only, [missing("Quota a/ml/train cpu", "ml/serve")]);
     // By what stands; and what stands itself may change.
     applied(&mut cell, &(tenant("ml") + quota));
     assert_eq!(unmet(&cell, budget), none);
     let other = budget.replace("a/ml", "a/web");
-    assert_eq!(unmet(&cell, &other), [missing("Budget a/web cpu")]);
+    assert_eq!(unmet(&cell, &other), [missing("Budget a/web cpu", "ml")]);
     applied(&mut cell, &tenant("web"));
     assert_eq!(unmet(&cell, &quota.replace("hard: 4", "hard: 5")), none);
-    assert_eq!(unmet(&cell, budget), [missing("Budget a/ml cpu")]);
+    assert_eq!(unmet(&cell, budget), [missing("Budget a/ml cpu", "web")]);
     assert_eq!(unmet(&cell, &other), none);
 }
 

@@ -43,7 +43,9 @@ pub struct Expected {
 
 /// Says which version a setting has now.
 pub fn told(title: &str, applied: &v1::Applied, output: Output) -> Result<(), Failure> {
-    Page::said(line(title, applied.version), fields(title, applied)).print(output)
+    let new = if applied.version == 1 { ", new" } else { "" };
+    let line = line(title, applied.version) + new;
+    Page::said(line, fields(title, applied)).print(output)
 }
 
 fn line(title: &str, version: u64) -> String {

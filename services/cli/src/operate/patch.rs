@@ -51,7 +51,18 @@ pub trait Flags: Sized {
         if patch.replace {
             return Ok((whole, None));
         }
-        let (kind, said) = said(&whole, &self.given(), &patch.clear)?;
+        let given = self.given();
+        let (kind, said) = said(&whole, &given, &patch.clear)?;
+        if given.is_empty() && patch.clear.is_empty() {
+            let (_, key) = named(&whole, now_ms)?;
+            if standing.get(kind, &key).is_some() {
+                let text = format!(
+                    "nothing is given that would change it; apportion settings get {} shows it",
+                    self.title()
+                );
+                return Err(Failure::usage(text));
+            }
+        }
         let send = manifest::patched(kind, &said, standing, now_ms);
         let Send {
             change, version, ..
@@ -160,7 +171,8 @@ impl Expected {
 }
 
 fn named(whole: &Change, now_ms: i64) -> Result<(Kind, String), Failure> {
-    let key = Setting(whole).key(now_ms).map_err(|wrong| wrong.why)?;
+    let key = Setting(whole).key(now_ms);
+    let key = key.map_err(|wrong| Failure::usage(wrong.to_string()))?;
     Ok((kind(whole)?, key))
 }
 

@@ -145,12 +145,12 @@ pub struct What {
     run_time: i64,
     /// Give up if it has not been placed so long after it was accepted (90s, 10m, 2h): it ends as expired. It counts to the first
     /// place; what is queued again after that waits on. Without it, it waits for as long as it takes.
-    #[arg(long, value_name = "DURATION", default_value = "0s", hide_default_value = true, value_parser = amount::duration_ms)]
-    ttl: i64,
+    #[arg(long, value_name = "DURATION", value_parser = amount::some_duration_ms)]
+    ttl: Option<i64>,
     /// Stop a run that has gone on for so long since its start (90s, 10m, 2h), with the grace of a cancel; it is not queued again.
     /// Without it, a run goes on for as long as it takes.
-    #[arg(long, value_name = "DURATION", default_value = "0s", hide_default_value = true, value_parser = amount::duration_ms)]
-    time_limit: i64,
+    #[arg(long, value_name = "DURATION", value_parser = amount::some_duration_ms)]
+    time_limit: Option<i64>,
     /// Which element of an array it is, as if it had come of --array.
     #[arg(long, value_name = "INDEX")]
     array_index: Option<u32>,
@@ -383,8 +383,8 @@ impl Task {
             best_effort: what.best_effort,
             labels: what.labels,
             work: self.work.request(),
-            ttl_ms: what.ttl,
-            time_limit_ms: what.time_limit,
+            ttl_ms: what.ttl.unwrap_or(0),
+            time_limit_ms: what.time_limit.unwrap_or(0),
             array_index: what.array_index,
         }
     }

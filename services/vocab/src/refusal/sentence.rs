@@ -144,6 +144,10 @@ impl Rule {
                 "no operator has set this priority class",
                 "name one that is set, or have it set",
             ),
+            Self::AnswerUnavailable => says(
+                "the database or the process that knows the answer is away",
+                "ask again; operators see in the health of the services which one it is",
+            ),
             Self::TeamUnknown => says(
                 "the tenant has no team or namespace of this name",
                 "name one that it has, or have an operator add it to the tenant's teams",

@@ -189,31 +189,32 @@ pub(super) fn operation_of(kind: &Kind) -> Option<&v1::Operation> {
 }
 
 /// As the ledger writes it: an array is many submits.
-fn verb_name(verb: &Verb) -> &'static str {
+fn verb_asked(verb: &Verb) -> v1::Verb {
+    use v1::Verb as Is;
     match verb {
-        Verb::Submit(_) | Verb::TrySubmit(_) | Verb::SubmitArray(_) => "submit",
-        Verb::Cancel(_) => "cancel",
-        Verb::Batch(_) => "",
-        Verb::CancelJobSet(_) => "cancel_job_set",
-        Verb::SetPriority(_) => "set_priority",
-        Verb::CreateResource(_) => "create_resource",
-        Verb::Acquire(_) | Verb::AcquireBundle(_) => "acquire",
-        Verb::Confirm(_) => "confirm",
-        Verb::Release(_) => "release",
-        Verb::Revoke(_) => "revoke",
-        Verb::Reclaim(_) => "reclaim",
-        Verb::SetTenant(_) => "set_tenant",
-        Verb::SetQuota(_) => "set_quota",
-        Verb::SetRate(_) => "set_rate",
-        Verb::SetQueue(_) => "set_queue",
-        Verb::SetPriorityClass(_) => "set_priority_class",
-        Verb::SetScheduling(_) => "set_scheduling",
-        Verb::SetCordon(_) => "set_cordon",
-        Verb::SetReservation(_) => "set_reservation",
-        Verb::SetBudget(_) => "set_budget",
-        Verb::SetNode(_) => "set_node",
-        Verb::ClosePeriod(_) => "close_period",
-        Verb::SetTaints(_) => "set_taints",
+        Verb::Submit(_) | Verb::TrySubmit(_) | Verb::SubmitArray(_) => Is::Submit,
+        Verb::Cancel(_) => Is::Cancel,
+        Verb::Batch(_) => Is::Unspecified,
+        Verb::CancelJobSet(_) => Is::CancelJobSet,
+        Verb::SetPriority(_) => Is::SetPriority,
+        Verb::CreateResource(_) => Is::CreateResource,
+        Verb::Acquire(_) | Verb::AcquireBundle(_) => Is::Acquire,
+        Verb::Confirm(_) => Is::Confirm,
+        Verb::Release(_) => Is::Release,
+        Verb::Revoke(_) => Is::Revoke,
+        Verb::Reclaim(_) => Is::Reclaim,
+        Verb::SetTenant(_) => Is::SetTenant,
+        Verb::SetQuota(_) => Is::SetQuota,
+        Verb::SetRate(_) => Is::SetRate,
+        Verb::SetQueue(_) => Is::SetQueue,
+        Verb::SetPriorityClass(_) => Is::SetPriorityClass,
+        Verb::SetScheduling(_) => Is::SetScheduling,
+        Verb::SetCordon(_) => Is::SetCordon,
+        Verb::SetReservation(_) => Is::SetReservation,
+        Verb::SetBudget(_) => Is::SetBudget,
+        Verb::SetNode(_) => Is::SetNode,
+        Verb::ClosePeriod(_) => Is::ClosePeriod,
+        Verb::SetTaints(_) => Is::SetTaints,
     }
 }
 
@@ -425,8 +426,8 @@ impl Checker {
         };
         let unreadable = matches!(of.asked.expect, Expect::Unreadable(_) | Expect::Nameless(_));
         let may_lack = unreadable || self.began_at_first_level;
-        let asked = of.read.verb.as_ref().map_or("", verb_name);
-        e.verb == asked || may_lack && e.verb.is_empty()
+        let asked = of.read.verb.as_ref().map(verb_asked);
+        e.verb() == asked.unwrap_or_default() || may_lack && e.verb == 0
     }
 
     /// The name is that of the operator who asked, whom a cell of the first level does not name yet.

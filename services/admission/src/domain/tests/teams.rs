@@ -22,6 +22,11 @@ fn account(path: &str) -> AccountRequest {
     }
 }
 
+/// A budget has one, and none that is taken back.
+fn period(amount: Option<i64>) -> wire::Open<vocab::Period> {
+    amount.map_or_else(Default::default, |_| wire::Open::Known(vocab::Period::Day))
+}
+
 /// What becomes of a request, limits and a budget of this team or namespace: the same of all.
 #[track_caller]
 fn check(teams: &[&str], path: &str, expected: &str) {
@@ -52,6 +57,7 @@ fn check(teams: &[&str], path: &str, expected: &str) {
             account: of.clone(),
             of: "gpu".into(),
             amount,
+            period: period(amount),
             ..BudgetRequest::default()
         })
     };
@@ -133,6 +139,7 @@ fn limits_that_stand_may_change_after_their_team_has_gone() {
             account: account("web"),
             of: "gpu".into(),
             amount: Some(amount),
+            period: period(Some(amount)),
             ..BudgetRequest::default()
         })
     };
