@@ -276,6 +276,17 @@ impl<V: Verb> Answers for Answering<V> {
     }
 }
 
+/// The reply, as every verb refuses. What is wrong with a server is for operators to read.
+fn said(verb: &'static str, turn: Result<Vec<u8>, Trouble>) -> Vec<u8> {
+    let refusal = match turn {
+        Ok(answer) => return answer,
+        Err(Trouble::Refused(refusal)) => refusal,
+        Err(Trouble::Unavailable(_)) => Refusal::new(Rule::AnswerUnavailable, verb),
+    };
+    let refusal = Some(refusal.to_prost());
+    v1::QueryRefused { refusal }.encode_to_vec()
+}
+
 /// Half of what was asked is not what was asked: a message with a field that this version does not know is refused.
 fn read<Q: Message + Default>(payload: &[u8]) -> Result<Q, Trouble> {
     if payload.len() > QUERY_BYTES_MAX {
@@ -413,19 +424,10 @@ impl Queries {
         // Whatever else was asked for has one name: askers make names up.
         let verb = own.map_or("unknown", |(own, _)| *own);
         counts.count(verb, since.elapsed(), &turn);
-        match turn {
-            Ok(answer) => Some(answer),
-            Err(Trouble::Refused(refusal)) => {
-                let refusal = Some(refusal.to_prost());
-                Some(v1::QueryRefused { refusal }.encode_to_vec())
-            }
-            Err(Trouble::Unavailable(error)) => {
-                tracing::warn!(subject = %query.subject, %error, "query");
-                let refusal = Refusal::new(Rule::AnswerUnavailable, verb);
-                let refusal = Some(refusal.to_prost());
-                Some(v1::QueryRefused { refusal }.encode_to_vec())
-            }
+        if let Err(Trouble::Unavailable(error)) = &turn {
+            tracing::warn!(subject = %query.subject, %error, "query");
         }
+        Some(said(verb, turn))
     }
 
     async fn turn(

@@ -15,8 +15,14 @@ impl Verb for Echo {
     }
 
     async fn answer(&self, asked: Asked<v1::ResourceQuery>) -> Result<v1::ResourceReply, Trouble> {
-        if asked.query.resource.is_empty() {
-            return Err(Trouble::refused(Rule::NameInvalid, "resource"));
+        match &*asked.query.resource {
+            "" => return Err(Trouble::refused(Rule::NameInvalid, "resource")),
+            "lost" => {
+                return Err(Trouble::Unavailable(
+                    "the database at 10.0.0.7 is away".into(),
+                ));
+            }
+            _ => {}
         }
         let view = v1::ResourceView {
             resource: format!("{}/{}", asked.tenant, asked.query.resource),
@@ -54,14 +60,10 @@ async fn check(payload: &[u8], expected: &str) {
     };
     let answering = Semaphore::new(2);
     let tenant = Token::new("t").unwrap();
-    let bytes = match echo.answer(tenant, payload, [&answering; 2]).await {
-        Ok(bytes) => bytes,
-        Err(Trouble::Refused(refusal)) => v1::QueryRefused {
-            refusal: Some(refusal.to_prost()),
-        }
-        .encode_to_vec(),
-        Err(Trouble::Unavailable(error)) => panic!("{error}"),
-    };
+    let bytes = said(
+        Echo::NAME,
+        echo.answer(tenant, payload, [&answering; 2]).await,
+    );
     // What is refused uniformly is read as the verb's own reply.
     let reply = v1::ResourceReply::decode(&*bytes).unwrap();
     let said = match (reply.view, reply.refusal) {
@@ -86,6 +88,7 @@ async fn a_query_is_answered_or_refused_by_name() {
     check(&query("r", 5), "t/r @5").await;
     check(&query("r", 6), "not_applied at_lsn 5 6").await;
     check(&query("", 0), "name_invalid resource 0 0").await;
+    check(&query("lost", 0), "answer_unavailable resource 0 0").await;
     check(b"\xff\xff", "malformed_message payload 0 0").await;
     let unknown = [query("r", 0), vec![0x7a, 1, b'x']].concat();
     check(&unknown, "unknown_field field 15 0 0").await;

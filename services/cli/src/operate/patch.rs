@@ -323,7 +323,12 @@ mod tests {
         let a = Change::Tenant(tenant());
         check::<Tenant>(&a, "a --weight 3", &[("weight", "3")]);
         check::<Tenant>(&a, "a --closed", &[("closed", "true")]);
-        check::<Tenant>(&a, "a", &[]);
+        let nothing = sent::<Tenant>(Some(a.clone()), "a").unwrap_err();
+        assert!(
+            nothing.starts_with("nothing is given that would change it"),
+            "{nothing}"
+        );
+        assert!(sent::<Tenant>(None, "a").is_ok());
         check::<Tenant>(&a, "a --clear cohort", &[("cohort", "none")]);
         check::<Tenant>(&a, "a --clear classes", &[("classes", "none")]);
         let limit = |resource: &str, amount| v1::LimitRequest {
