@@ -154,6 +154,45 @@ class Contexts(unittest.TestCase):
         self.assertGreater(lines.count(lines[0]), 1)
         self.apportion("--context", "team-a", "cancel", allocation)
 
+    def test_a_team_that_is_not_on_the_list_is_refused_and_told(self):
+        creds = Path(self.stack.value["nats"]["creds"]) / "operator.creds"
+        self.apportion("context", "set", "of-teams", *self.place(), "--creds", str(creds))
+        self.addCleanup(self.apportion, "context", "delete", "of-teams")
+        self.set_context("team-b")
+        self.addCleanup(self.apportion, "context", "delete", "team-b")
+        by_operator, by_tenant = ("--context", "of-teams"), ("--context", "team-b")
+        task = ("submit", "--cpu", "0.5", "--memory", "1Gi", "--account")
+
+        self.apportion(*by_operator, "tenant", "team-b", "--team", "ml", "--team", "web/front")
+        self.addCleanup(self.apportion, *by_operator, "tenant", "team-b", "--clear", "teams")
+        for account in ("team-b", "team-b/ml/train", "team-b/web/front"):
+            self.apportion(*by_tenant, *task, account)
+        self.assertIn("team unknown: team", self.refused(3, *by_tenant, *task, "team-b/lm"))
+        self.assertIn("team unknown: namespace", self.refused(3, *by_tenant, *task, "team-b/web/back"))
+        self.assertIn("team unknown: team", self.refused(3, *by_operator, "quota", "set", "team-b/lm", "gpu", "1"))
+        self.assertIn("priority class unknown", self.refused(3, *by_operator, "tenant", "team-b", "--class", "nosuch"))
+
+        file = self.home / "teams.yaml"
+        file.write_text("{kind: Quota, account: team-b/lm, resource: gpu, hard: 1}")
+        plan = ("plan", "-f", "../home/teams.yaml")
+        self.assertIn("teams of team-b, which are ml, web/front", self.refused(2, *by_operator, *plan))
+        # In any order of the documents.
+        file.write_text(file.read_text() + "\n---\n{kind: Tenant, tenant: team-b, teams: [ml, lm, web/front]}\n")
+        self.apportion(*by_operator, "apply", "-f", "../home/teams.yaml")
+        self.apportion(*by_tenant, *task, "team-b/lm")
+        self.assertIn("nothing to change", self.apportion(*by_operator, *plan))
+
+        # What admission itself refused says what was asked for.
+        def told():
+            refusals = json.loads(self.apportion(*by_operator, "refusals", "-o", "json"))
+            return {(it["verb"], it["rule"], it["subject"]) for it in refusals}
+
+        expected = {(verb, "team_unknown", subject)
+                    for verb, subject in (("submit", "team"), ("submit", "namespace"), ("set_quota", "team"))}
+        net.wait_until(lambda: expected <= told(), TIMEOUT_SECONDS)
+        self.assertEqual(expected - told(), set())
+        self.assertIn("did you mean team-b?", self.refused(2, *by_operator, "bill", "--tenant", "teamb"))
+
     def test_a_tenant_needs_its_creds_and_the_bus_alone_and_sees_its_own_alone(self):
         self.assertIn("no context", self.refused(2, "list"))
         self.set_context("team-a")

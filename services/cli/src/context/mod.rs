@@ -194,10 +194,11 @@ impl Context {
         said: Option<&str>,
         deadline: Option<Duration>,
     ) -> Result<Client, Failure> {
-        let tenant = self.tenant_name(said)?;
+        // Whoever it is not for need not say whose it would be.
         if self.settings.says_login() && self.settings.tenant.is_none() {
             return Err(Failure::usage(ContextError::Operators(self.source.clone())));
         }
+        let tenant = self.tenant_name(said)?;
         let login = self.login(&format!("tenant:{tenant}"))?;
         let options = ConnectOptions::tenant(self.nats_url()?, self.cell()?, tenant);
         self.connect(options.login(login).deadline(deadline)).await

@@ -133,7 +133,7 @@ impl QuotaBudget {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let (sending, output) = (self.expected.sending.clone(), self.expected.output);
         let title = format!("budget {} {}", self.account, self.of.name());
-        let change = self.request()?;
+        let change = self.request().map_err(Failure::usage)?;
         let operator = sending.operator(context).await?;
         let id = sending.id();
         told(&title, &operator.set_budget(change, id).await?, output)

@@ -1,15 +1,24 @@
 //! Whose quota it is of.
 
 use crate::Failure;
+use vocab::Account;
 
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "--account {said}: write the whole account, as quota has it: {tenant}/{said} for what is below {tenant}; another tenant's \
-     cannot be used"
+    "--account {said}: write the whole account, as quota has it{}; another tenant's cannot be used", meant(.said, .tenant)
 )]
 pub struct NotOwn {
     said: String,
     tenant: String,
+}
+
+/// What would be an account, if the tenant were written before it.
+fn meant(said: &str, tenant: &str) -> String {
+    let whole = format!("{tenant}/{said}");
+    match Account::parse(&whole) {
+        Some(_) => format!(": {whole} for what is below {tenant}"),
+        None => ", a tenant, its team and its namespace".to_owned(),
+    }
 }
 
 /// The team, or team/namespace, of the account that is said: `tenant/team/namespace` as everywhere, or a team alone.
@@ -56,5 +65,7 @@ mod tests {
         check("b/ml", None);
         let refused = below("ml/x", "a").unwrap_err().to_string();
         assert!(refused.contains("a/ml/x"), "{refused}");
+        let refused = below("x/y/z", "a").unwrap_err().to_string();
+        assert!(!refused.contains("a/x/y/z"), "{refused}");
     }
 }
