@@ -219,7 +219,7 @@ class Agent(unittest.TestCase):
                                    'echo "$GREETING $APPORTION_TENANT on $APPORTION_NODE"; echo oops >&2; exit 7')
         self.assertEqual((done.returncode, done.stdout), (7, f"hello team-a on {NODE}\noops\n"), done.stderr)
         self.assertIn("ended: failed, exit code 7", done.stderr)
-        allocation = done.stderr.splitlines()[1].split()[0]
+        allocation = re.search(r"(?m)^([0-9a-f-]{36}) ", done.stderr)[1]
         self.assertIn("exit code 7", self.apportion("explain", "--tenant", "team-a", allocation))
         self.assertIn("exit code 7", self.apportion("get", "--tenant", "team-a", allocation))
         self.assertIn("ended: failed, exit code 7", self.apportion("watch", "--tenant", "team-a", "--once"))
@@ -265,7 +265,7 @@ class Agent(unittest.TestCase):
         done = self.ask("submit", "--tenant", "team-a", "--cpu", "1", "--memory", "64MiB", "--operation-id", operation,
                         "--follow", "--", "sh", "-c", 'echo hi; echo "$APPORTION_OPERATION_ID"; sleep 2')
         self.assertEqual((done.returncode, done.stdout), (0, f"hi\n{operation}\n"), done.stderr)
-        allocation = done.stderr.splitlines()[1].split()[0]
+        allocation = re.search(r"(?m)^([0-9a-f-]{36}) ", done.stderr)[1]
 
         def described():
             return json.loads(self.apportion("describe", "--tenant", "team-a", allocation, "-o", "json"))
@@ -404,7 +404,7 @@ class Agent(unittest.TestCase):
         # More than is kept of a log: the newest part is there, and how much is not.
         done = self.run_to_its_end("--", "seq", "-w", "1000000", "1099999")
         self.assertEqual(done.returncode, 0, done.stderr)
-        allocation = done.stderr.splitlines()[1].split()[0]
+        allocation = re.search(r"(?m)^([0-9a-f-]{36}) ", done.stderr)[1]
         done = self.ask("logs", "--tenant", "team-a", allocation)
         dropped = int(re.search(r"\((\d+) bytes were dropped\)", done.stderr)[1])
         self.assertEqual(dropped + len(done.stdout), 800_000)
@@ -433,7 +433,7 @@ class Agent(unittest.TestCase):
         self.assertEqual(said, ["up", "bye"], done.stderr)
         self.assertIn("ended: time limit", done.stderr)
         self.assertGreaterEqual(took, 2)
-        allocation = done.stderr.splitlines()[1].split()[0]
+        allocation = re.search(r"(?m)^([0-9a-f-]{36}) ", done.stderr)[1]
         explained = self.apportion("explain", "--tenant", "team-a", allocation)
         self.assertIn("its run had reached its time limit", explained)
         self.assertNotIn("queued again", explained)
