@@ -165,8 +165,9 @@ class Contexts(unittest.TestCase):
 
         self.apportion(*by_operator, "tenant", "team-b", "--team", "ml", "--team", "web/front")
         self.addCleanup(self.apportion, *by_operator, "tenant", "team-b", "--clear", "teams")
+        # Nothing is left of it: another test wants nothing to be there.
         for account in ("team-b", "team-b/ml/train", "team-b/web/front"):
-            self.apportion(*by_tenant, *task, account)
+            self.apportion(*by_tenant, *task, account, "--dry-run")
         self.assertIn("team unknown: team", self.refused(3, *by_tenant, *task, "team-b/lm"))
         self.assertIn("team unknown: namespace", self.refused(3, *by_tenant, *task, "team-b/web/back"))
         self.assertIn("team unknown: team", self.refused(3, *by_operator, "quota", "set", "team-b/lm", "gpu", "1"))
@@ -179,7 +180,7 @@ class Contexts(unittest.TestCase):
         # In any order of the documents.
         file.write_text(file.read_text() + "\n---\n{kind: Tenant, tenant: team-b, teams: [ml, lm, web/front]}\n")
         self.apportion(*by_operator, "apply", "-f", "../home/teams.yaml")
-        self.apportion(*by_tenant, *task, "team-b/lm")
+        self.apportion(*by_tenant, *task, "team-b/lm", "--dry-run")
         self.assertIn("nothing to change", self.apportion(*by_operator, *plan))
 
         # What admission itself refused says what was asked for.
