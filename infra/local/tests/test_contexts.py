@@ -155,32 +155,35 @@ class Contexts(unittest.TestCase):
         self.apportion("--context", "team-a", "cancel", allocation)
 
     def test_a_team_that_is_not_on_the_list_is_refused_and_told(self):
-        creds = Path(self.stack.value["nats"]["creds"]) / "operator.creds"
-        self.apportion("context", "set", "of-teams", *self.place(), "--creds", str(creds))
+        creds = Path(self.stack.value["nats"]["creds"])
+        self.apportion("context", "set", "of-teams", *self.place(), "--creds", str(creds / "operator.creds"))
         self.addCleanup(self.apportion, "context", "delete", "of-teams")
-        self.set_context("team-b")
-        self.addCleanup(self.apportion, "context", "delete", "team-b")
-        by_operator, by_tenant = ("--context", "of-teams"), ("--context", "team-b")
+        by_operator, by_tenant = ("--context", "of-teams"), ("--context", "team-c")
+        # A tenant of its own: others are looked at by other tests.
+        self.apportion("--stack", str(self.stack.state / "stack.json"), "bus", "tenant", "add", "team-c", "--dir", str(creds.parent))
+        shutil.copy(creds / "tenant-team-c.creds", self.home / "team-c.creds")
+        self.set_context("team-c")
+        self.addCleanup(self.apportion, "context", "delete", "team-c")
         task = ("submit", "--cpu", "0.5", "--memory", "1Gi", "--account")
 
-        self.apportion(*by_operator, "tenant", "team-b", "--team", "ml", "--team", "web/front")
-        self.addCleanup(self.apportion, *by_operator, "tenant", "team-b", "--clear", "teams")
-        # Nothing is left of it: another test wants nothing to be there.
-        for account in ("team-b", "team-b/ml/train", "team-b/web/front"):
-            self.apportion(*by_tenant, *task, account, "--dry-run")
-        self.assertIn("team unknown: team", self.refused(3, *by_tenant, *task, "team-b/lm"))
-        self.assertIn("team unknown: namespace", self.refused(3, *by_tenant, *task, "team-b/web/back"))
-        self.assertIn("team unknown: team", self.refused(3, *by_operator, "quota", "set", "team-b/lm", "gpu", "1"))
-        self.assertIn("priority class unknown", self.refused(3, *by_operator, "tenant", "team-b", "--class", "nosuch"))
+        self.apportion(*by_operator, "tenant", "team-c", "--team", "ml", "--team", "web/front")
+        self.apportion(*by_operator, "quota", "set", "team-c", "cpu", "4")
+        self.apportion(*by_operator, "quota", "set", "team-c", "memory", "8GiB")
+        for account in ("team-c", "team-c/ml/train", "team-c/web/front"):
+            self.apportion(*by_tenant, *task, account)
+        self.assertIn("team unknown: team", self.refused(3, *by_tenant, *task, "team-c/lm"))
+        self.assertIn("team unknown: namespace", self.refused(3, *by_tenant, *task, "team-c/web/back"))
+        self.assertIn("team unknown: team", self.refused(3, *by_operator, "quota", "set", "team-c/lm", "gpu", "1"))
+        self.assertIn("priority class unknown", self.refused(3, *by_operator, "tenant", "team-c", "--class", "nosuch"))
 
         file = self.home / "teams.yaml"
-        file.write_text("{kind: Quota, account: team-b/lm, resource: gpu, hard: 1}")
+        file.write_text("{kind: Quota, account: team-c/lm, resource: gpu, hard: 1}")
         plan = ("plan", "-f", "../home/teams.yaml")
-        self.assertIn("teams of team-b, which are ml, web/front", self.refused(2, *by_operator, *plan))
+        self.assertIn("teams of team-c, which are ml, web/front", self.refused(2, *by_operator, *plan))
         # In any order of the documents.
-        file.write_text(file.read_text() + "\n---\n{kind: Tenant, tenant: team-b, teams: [ml, lm, web/front]}\n")
+        file.write_text(file.read_text() + "\n---\n{kind: Tenant, tenant: team-c, teams: [ml, lm, web/front]}\n")
         self.apportion(*by_operator, "apply", "-f", "../home/teams.yaml")
-        self.apportion(*by_tenant, *task, "team-b/lm", "--dry-run")
+        self.apportion(*by_tenant, *task, "team-c/lm")
         self.assertIn("nothing to change", self.apportion(*by_operator, *plan))
 
         # What admission itself refused says what was asked for.
@@ -192,7 +195,7 @@ class Contexts(unittest.TestCase):
                     for verb, subject in (("submit", "team"), ("submit", "namespace"), ("set_quota", "team"))}
         net.wait_until(lambda: expected <= told(), TIMEOUT_SECONDS)
         self.assertEqual(expected - told(), set())
-        self.assertIn("did you mean team-b?", self.refused(2, *by_operator, "bill", "--tenant", "teamb"))
+        self.assertIn("did you mean team-c?", self.refused(2, *by_operator, "bill", "--tenant", "teamc"))
 
     def test_a_tenant_needs_its_creds_and_the_bus_alone_and_sees_its_own_alone(self):
         self.assertIn("no context", self.refused(2, "list"))
