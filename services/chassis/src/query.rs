@@ -179,7 +179,7 @@ const SECONDS: [f64; 9] = [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.0
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Answered {
     verb: &'static str,
-    /// answered, refused, or unavailable: without an answer.
+    /// answered, refused, or unavailable: what the answer is read from is away.
     outcome: &'static str,
 }
 

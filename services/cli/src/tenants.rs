@@ -6,10 +6,11 @@ use crate::{
     manifest::meant,
     nodes::amounts,
     print::{Output, Page, Sheet, column, exactly, named, number, plain, quantity, wide},
+    settings,
     top::share,
 };
 use clap::Args;
-use client::{Client, SettingsQuery, TenantView, TenantsQuery};
+use client::{Client, TenantView, TenantsQuery};
 use vocab::{ResourceKind, Token};
 
 #[derive(Args)]
@@ -47,25 +48,13 @@ pub async fn all(
 
 /// Fails for a tenant that nobody has set: there is nothing of it, and an answer without lines would hide a slip of the pen.
 pub async fn demand(client: &Client, name: &Token) -> Result<(), Failure> {
-    let settings = async |key_prefix: &str, limit| {
-        let query = SettingsQuery {
-            setting: "tenant".to_owned(),
-            key_prefix: key_prefix.to_owned(),
-            limit,
-            ..SettingsQuery::default()
-        };
-        client.settings(&query).await.map(|reply| reply.settings)
-    };
-    // Names that begin with this one come behind it.
-    let found = settings(name.as_str(), 1).await;
-    let is_set = found
-        .as_ref()
-        .map(|found| found.iter().any(|it| it.key == name.as_str()));
+    let found = settings::views(client, "tenant", name.as_str()).await;
     // Where that cannot be told, the command's own question is answered or says why not.
-    if is_set.unwrap_or(true) {
+    if found.map_or(true, |found| found.iter().any(|it| it.key == name.as_str())) {
         return Ok(());
     }
-    let others = settings("", PAGE_MAX).await.unwrap_or_default();
+    let others = settings::views(client, "tenant", "").await;
+    let others = others.unwrap_or_default();
     let meant = match meant(name.as_str(), others.iter().map(|it| it.key.as_str())) {
         Some(meant) => format!("; did you mean {meant}?"),
         None => String::new(),
