@@ -47,8 +47,7 @@ pub const QUERIES: [(&str, &[&str]); 5] = [
 ];
 
 /// Those of [`QUERIES`] that only operators may ask.
-pub const OPERATORS_QUERIES: [&str; 6] =
-    ["approvals", "node", "nodes", "rates", "settings", "tenants"];
+pub const OPERATORS_QUERIES: [&str; 5] = ["approvals", "node", "nodes", "rates", "tenants"];
 
 /// The service that answers the verb; none: there is no such verb.
 pub fn answers(verb: &str) -> Option<&'static str> {

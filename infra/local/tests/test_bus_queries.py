@@ -269,8 +269,11 @@ def questions(world, own):
         "try_place": ({"spec": world.tried(own, queue=own.queue, gpu=world.m.GpuRequest(count=1, milli=1000, models=[NO_MODEL]))},
                       lambda it: it.trial.HasField("never") and it.trial.queue == own.queue
                       and {one.reason for one in it.trial.never.kept_off} >= {"gpu_model"}),
+        "settings": ({}, lambda it: {one.setting for one in it.settings} == {"tenant", "quota", "budget", "priority_class"}
+                     and {one.tenant.tenant for one in it.settings if one.setting == "tenant"} == {own.name}
+                     and (own.name, own.team) in {(one.quota.tenant, one.quota.team) for one in it.settings}
+                     and {one.key for one in it.settings if one.setting == "priority_class"} >= {"spare", "urgent"}),
         # Tenants have none.
-        "settings": ({}, None),
         "rates": ({}, None),
         "tenants": ({}, None),
         "nodes": ({}, None),
@@ -331,8 +334,9 @@ def tries(world, other):
         yield "queues", {"after": after}, None
     yield "queues", {"after": f"{other.name} {other.queue}"}, "SETTING_INVALID"
     yield "queues", {"limit": 1001}, "QUANTITY_TOO_LARGE"
-    for fields in ({}, {"setting": "quota", "key_prefix": other.name}, {"after": f"quota {other.name} cpu"}):
-        yield "settings", fields, "UNKNOWN_VERB"
+    for fields in ({"key_prefix": other.name}, {"setting": "quota", "key_prefix": other.name}, {"setting": "queue"}, {"setting": "node"},
+                   {"setting": "tenant", "after": "tenant a"}, {"after": f"quota {other.name} cpu"}, {"after": "budget a"}):
+        yield "settings", fields, None
     for fields in ({}, {"resource": "cpu"}, {"after": "cpu 1"}):
         yield "rates", fields, "UNKNOWN_VERB"
     for fields in ({}, {"name_prefix": other.name}, {"after": "a"}):

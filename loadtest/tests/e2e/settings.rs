@@ -1,4 +1,4 @@
-//! What is set is read back by operators alone, as the requests that would set it again.
+//! What is set is read back as the requests that would set it again: all of it by operators, and its own by a tenant.
 
 use crate::suite::{Outcome, Suite, id};
 use client::{
@@ -271,12 +271,31 @@ async fn what_is_set_is_read_back_and_can_be_set_again() -> Outcome {
     };
     let later = all(&operator, query, 500).await?;
     assert_eq!(changes(&later), changes(&found));
-    // Tenants are not told that there is such a thing.
-    for tenant in ["tenant-a", "tenant-b"] {
-        let tenant = suite.tenant(tenant).await;
-        let found = tenant.settings(&SettingsQuery::default()).await;
-        assert_eq!(refused(found), Some(Rule::UnknownVerb));
+    // Tenants are told their own.
+    let mut own = Vec::new();
+    for name in ["tenant-a", "tenant-b"] {
+        let tenant = suite.tenant(name).await;
+        let told = all(&tenant, of("", ""), 3).await?;
+        let is_own = |key: &str| {
+            key == name
+                || key.starts_with(&format!("{name} "))
+                || key.starts_with(&format!("{name}/"))
+        };
+        let kinds = ["tenant", "quota", "budget"];
+        for one in told.iter().filter(|one| one.setting != "priority_class") {
+            assert!(
+                kinds.contains(&&*one.setting) && is_own(&one.key),
+                "{one:?}"
+            );
+        }
+        let expected = later.iter().filter(|one| {
+            one.setting == "priority_class" || kinds.contains(&&*one.setting) && is_own(&one.key)
+        });
+        let expected: Vec<_> = expected.cloned().collect();
+        assert_eq!(changes(&told), changes(&expected));
+        own.extend(told);
     }
+    assert!(own.iter().any(|one| one.setting == "quota"), "{own:?}");
     for (query, rule) in [
         (of("disk", ""), Rule::SettingInvalid),
         (of("", &"x".repeat(2000)), Rule::SettingInvalid),

@@ -9,7 +9,7 @@ mod settings;
 pub use operations::{StoredOperation, StoredRefusal, operation};
 pub use rates::{Rate, rates};
 pub use refusals::{RefusedOperation, refusals};
-pub use settings::{Setting, settings};
+pub use settings::{Own, Setting, setting, settings};
 
 use crate::project::{AnsweredRow, Change, OperationRow, SettingRow, TenantRow, WarmProjection};
 use answered::Window;

@@ -3,17 +3,24 @@
 use admission::{
     operation::{Answer, OutcomeKind},
     project::{AnsweredRow, Change, OperationRow, OperationState, SettingRow, TenantRow},
+    query::SettingsQueries,
     store,
 };
-use chassis::warm::{
-    WarmError, WarmState, schema,
-    scratch::{Scratch, check_migration},
+use chassis::{
+    query::{Asked, PAGE_BYTES_MAX, Verb as _},
+    warm::{
+        WarmError, WarmState, schema,
+        scratch::{Scratch, check_migration},
+    },
 };
 use ledger::{Batch, LedgerId, Sink, SinkError};
+use prost::Message;
+use schemas::{subjects::OPERATOR, v1::SettingsQuery};
 use sqlx::{Executor, PgPool};
 use vocab::{
     AdminChange, AllocationNo, CellNo, EventNo, Lsn, Millis, Operation, RateScope, Refusal,
-    ResourceKey, Rule, Token, Verb, fact::RateSet,
+    ResourceKey, Rule, Team, TenantSettings, Token, Verb,
+    fact::{RateSet, TenantSet},
 };
 
 const CELL: CellNo = CellNo(3);
@@ -477,6 +484,28 @@ async fn a_tenant_is_an_object_that_is_active() {
     scratch.close().await;
 }
 
+/// Every other one is set by an operator with a name.
+fn setting(setting: &'static str, key: &str, version: u64, change: AdminChange) -> Change {
+    let operation = Operation {
+        tenant: token("t"),
+        operation_id: Some(token("op")),
+        digest: [0; 16],
+        reply_to: None,
+        trace: None,
+        by: version.is_multiple_of(2).then(|| Box::new(token("alice"))),
+    };
+    Change::Setting(Box::new(SettingRow {
+        setting,
+        key: key.to_owned(),
+        version,
+        operation_id: Some(token("op")),
+        set_by: operation.by.as_deref().cloned(),
+        at: REQUESTED_AT,
+        lsn: Lsn(version),
+        fact: change.applied(operation, version).into(),
+    }))
+}
+
 #[tokio::test]
 async fn each_rate_that_was_set_stays() {
     let scratch = ready("rates").await;
@@ -493,25 +522,7 @@ async fn each_rate_that_was_set_stays() {
             },
             withdrawn: false,
         });
-        let operation = Operation {
-            tenant: token("t"),
-            operation_id: Some(token("op")),
-            digest: [0; 16],
-            reply_to: None,
-            trace: None,
-            // Every other one is set by an operator with a name.
-            by: version.is_multiple_of(2).then(|| Box::new(token("alice"))),
-        };
-        Change::Setting(Box::new(SettingRow {
-            setting: "rate",
-            key: key.to_owned(),
-            version,
-            operation_id: Some(token("op")),
-            set_by: operation.by.as_deref().cloned(),
-            at: REQUESTED_AT,
-            lsn: Lsn(version),
-            fact: change.applied(operation, version).into(),
-        }))
+        setting("rate", key, version, change)
     };
     apply(&pool, vec![set("cpu", 1, 5), set("gpu:T4", 1, 6)])
         .await
@@ -559,6 +570,155 @@ async fn each_rate_that_was_set_stays() {
             assert_eq!(found, expected, "{resource:?} {limit}");
         }
     }
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn a_tenant_reads_its_own_settings_and_the_classes_that_it_may_use() {
+    let scratch = ready("ops_own").await;
+    let pool = scratch.pool();
+    let all = [
+        ("tenant", "t"),
+        ("tenant", "t2"),
+        ("tenant", "a"),
+        ("quota", "t cpu"),
+        ("quota", "t/ml cpu"),
+        ("quota", "t/ml/x cpu from=5"),
+        ("quota", "t2 cpu"),
+        ("quota", "a/t cpu"),
+        ("budget", "t/ml money"),
+        ("budget", "a money"),
+        ("queue", "t"),
+        ("rate", "cpu tenant=t"),
+        ("node", "t"),
+        ("cordon", "t"),
+        ("reservation", "t"),
+        ("scheduling", "cell"),
+        ("priority_class", "spare"),
+        ("priority_class", "urgent"),
+        ("priority_class", "t"),
+    ];
+    // What the facts say is not looked at.
+    let change = AdminChange::Rate(RateSet {
+        resource: ResourceKey::parse("cpu").unwrap(),
+        micro_per_unit_hour: 1,
+        effective_from: Millis(0),
+        scope: RateScope::default(),
+        withdrawn: false,
+    });
+    let row = |&(name, key): &(&'static str, &str)| setting(name, key, 1, change.clone());
+    apply(&pool, all.iter().map(row).collect()).await.unwrap();
+    let check = async |own: Option<store::Own<'_>>, setting, prefix, expected: &[(&str, &str)]| {
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|it| format!("{} {}", it.0, it.1))
+            .collect();
+        for limit in [1, 2, 100] {
+            let (mut found, mut after) = (Vec::new(), (String::new(), String::new()));
+            loop {
+                let behind = (after.0.as_str(), after.1.as_str());
+                let rows = store::settings(&pool, own.as_ref(), setting, prefix, behind, limit);
+                let rows = rows.await.unwrap();
+                let Some(last) = rows.last() else {
+                    break;
+                };
+                after = (last.setting.clone(), last.key.clone());
+                found.extend(rows.iter().map(|it| format!("{} {}", it.setting, it.key)));
+            }
+            assert_eq!(found, expected, "{setting:?} {prefix} {limit}");
+        }
+    };
+    let tenant = token("t");
+    let own = |classes: &[&str]| {
+        let classes: Vec<_> = classes.iter().map(|class| (*class).to_owned()).collect();
+        Some(store::Own {
+            tenant: &tenant,
+            classes: Some(classes).filter(|classes| !classes.is_empty()),
+        })
+    };
+    let classes = [
+        ("priority_class", "spare"),
+        ("priority_class", "t"),
+        ("priority_class", "urgent"),
+    ];
+    let quotas = [
+        ("quota", "t cpu"),
+        ("quota", "t/ml cpu"),
+        ("quota", "t/ml/x cpu from=5"),
+    ];
+    let whole = [
+        &[("budget", "t/ml money")][..],
+        &classes,
+        &quotas,
+        &[("tenant", "t")],
+    ]
+    .concat();
+    check(own(&[]), None, "", &whole).await;
+    check(own(&["urgent"]), Some("priority_class"), "", &classes[2..]).await;
+    check(own(&[]), Some("quota"), "t/", &quotas[1..]).await;
+    for (setting, prefix) in [("quota", "a"), ("queue", ""), ("node", "t"), ("rate", "")] {
+        check(own(&[]), Some(setting), prefix, &[]).await;
+    }
+    let mut everything = all;
+    everything.sort_unstable();
+    check(None, None, "", &everything).await;
+    let found = store::setting(&pool, "tenant", "t2").await.unwrap();
+    assert_eq!(found.map(|it| it.key).as_deref(), Some("t2"));
+    assert_eq!(store::setting(&pool, "tenant", "b").await.unwrap(), None);
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn a_page_of_settings_has_as_many_as_a_message_has_room_for() {
+    let scratch = ready("ops_large").await;
+    let pool = scratch.pool();
+    // Each takes some 34 KB, and all of them more than two pages.
+    let all: Vec<String> = (0..80).map(|no| format!("t{no:02}")).collect();
+    let teams = |no: usize| Team::parse(&format!("{no:064}/{no:064}")).unwrap();
+    let tenant = |name: &String| {
+        let change = AdminChange::Tenant(TenantSet {
+            tenant: token(name),
+            settings: TenantSettings {
+                priority_classes: vec![token("urgent")],
+                ..TenantSettings::default()
+            },
+            closed: false,
+            teams: (0..TenantSettings::TEAMS_MAX).map(teams).collect(),
+        });
+        setting("tenant", name, 1, change)
+    };
+    apply(&pool, all.iter().map(tenant).collect())
+        .await
+        .unwrap();
+    let verb = SettingsQueries { pool };
+    let ask = async |asker: &str, query: SettingsQuery| {
+        let asked = Asked {
+            tenant: token(asker),
+            applied: Lsn(7),
+            query,
+        };
+        verb.answer(asked).await.unwrap()
+    };
+    let (mut found, mut pages) = (Vec::new(), 0);
+    let mut query = SettingsQuery {
+        limit: 60,
+        ..SettingsQuery::default()
+    };
+    loop {
+        let page = ask(OPERATOR, query.clone()).await;
+        assert!(page.encoded_len() <= PAGE_BYTES_MAX + 10_000);
+        found.extend(page.settings.into_iter().map(|one| one.key));
+        pages += 1;
+        if page.next.is_empty() {
+            break;
+        }
+        query.after = page.next;
+    }
+    assert_eq!(found, all);
+    assert_eq!(pages, 3);
+    let own = ask("t07", SettingsQuery::default()).await;
+    let told: Vec<_> = own.settings.iter().map(|one| one.key.as_str()).collect();
+    assert_eq!(told, ["t07"]);
     scratch.close().await;
 }
 

@@ -151,6 +151,19 @@ impl Store {
         within(query.fetch_one::<R>()).await
     }
 
+    /// Fails where the server answers nothing for so long: one that hangs would be waited for by the first statement otherwise.
+    pub async fn answers_within(&self, patience: Duration) -> Result<(), StoreError> {
+        let one = self.server.query("SELECT toUInt8(1)").fetch_one::<u8>();
+        match tokio::time::timeout(patience, one).await {
+            Ok(answer) => answer.map(drop).map_err(StoreError::from),
+            Err(_) => {
+                let patience = patience.as_secs();
+                let text = format!("the server does not answer within {patience} s");
+                Err(StoreError::Unavailable(text))
+            }
+        }
+    }
+
     /// Used bytes and size of the server's fullest disk. An answer that waits for its end may need room on it.
     pub async fn disk(&self) -> Result<DiskSpace, StoreError> {
         let fullest = "SELECT toUInt64(total_space - free_space) AS used, total_space AS size

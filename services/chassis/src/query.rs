@@ -46,6 +46,10 @@ const GROUP: &str = "query";
 /// Of the service that hears all verbs. Another one: the server would otherwise give each query either to that service
 /// or to the one that answers it.
 const GROUP_OF_ALL: &str = "query-all";
+/// What the rows of a page may take, at the most: a reply has to fit into a message of the bus.
+pub const PAGE_BYTES_MAX: usize = 1 << 20;
+/// A reply's encoded size, at the most: a little less than the servers take, for they close the connection of who sends more.
+const REPLY_BYTES_MAX: usize = (8 << 20) - 4096;
 /// A query's encoded size, at the most.
 const QUERY_BYTES_MAX: usize = 65_536;
 /// Queries under way, of all tenants; the others wait on the connection.
@@ -119,6 +123,19 @@ pub fn name_prefix(text: &str) -> Result<String, Trouble> {
 pub fn cut<T>(found: &mut Vec<T>, limit: u32) -> bool {
     let has_more = found.len() > limit as usize;
     found.truncate(limit as usize);
+    has_more
+}
+
+/// Cuts a page to what a message has room for; the first stays. Whether anything was cut.
+pub fn cut_to_fit(found: &mut Vec<impl Message>) -> bool {
+    let mut bytes = 0;
+    let fits = |one: &&_| {
+        bytes += Message::encoded_len(*one);
+        bytes <= PAGE_BYTES_MAX
+    };
+    let fitting = found.iter().take_while(fits).count().max(1);
+    let has_more = found.len() > fitting;
+    found.truncate(fitting);
     has_more
 }
 
@@ -270,7 +287,7 @@ impl<V: Verb> Answers for Answering<V> {
                 query,
             };
             let reply = tokio::time::timeout(ANSWER_DEADLINE, self.verb.answer(asked)).await??;
-            Ok(reply.encode_to_vec())
+            sendable(reply.encode_to_vec())
         }
         .boxed()
     }
@@ -285,6 +302,16 @@ fn said(verb: &'static str, turn: Result<Vec<u8>, Trouble>) -> Vec<u8> {
     };
     let refusal = Some(refusal.to_prost());
     v1::QueryRefused { refusal }.encode_to_vec()
+}
+
+/// Whoever asked for more than a message carries can ask for fewer at once.
+fn sendable(reply: Vec<u8>) -> Result<Vec<u8>, Trouble> {
+    if reply.len() <= REPLY_BYTES_MAX {
+        return Ok(reply);
+    }
+    let (limit, actual) = (REPLY_BYTES_MAX as u64, reply.len() as u64);
+    let refusal = Refusal::over(Rule::PayloadTooLarge, "reply", limit, actual);
+    Err(Trouble::Refused(refusal))
 }
 
 /// Half of what was asked is not what was asked: a message with a field that this version does not know is refused.

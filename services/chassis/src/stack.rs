@@ -118,10 +118,21 @@ pub enum StackError {
         path: PathBuf,
         source: serde_json::Error,
     },
-    #[error("the stack has no creds of {0}; was it started for this workload?")]
-    NoCreds(String),
+    #[error("the stack has no creds of {key}{}", named(.others))]
+    NoCreds { key: String, others: Vec<String> },
     #[error(transparent)]
     Authority(#[from] BadAuthority),
+}
+
+/// So many names, as many as a person reads.
+fn named(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let shown = names[..names.len().min(SHOWN)].join(", ");
+    match names.len() {
+        0 => String::new(),
+        all if all > SHOWN => format!("; it has those of {all} tenants, as {shown}"),
+        _ => format!("; it has those of the tenants {shown}"),
+    }
 }
 
 impl Stack {
@@ -145,7 +156,23 @@ impl Stack {
         let name = key.replace(':', "-");
         let path = place.map(|place| place.join(format!("{name}.creds")));
         path.filter(|path| path.exists())
-            .ok_or_else(|| StackError::NoCreds(key.to_owned()))
+            .ok_or_else(|| StackError::NoCreds {
+                key: key.to_owned(),
+                others: self.tenants_with_creds(),
+            })
+    }
+
+    /// By name.
+    fn tenants_with_creds(&self) -> Vec<String> {
+        let files = fs::read_dir(&self.nats.creds).into_iter().flatten();
+        let names = files.filter_map(|file| file.ok()?.file_name().into_string().ok());
+        let names = names.filter_map(|name| {
+            let name = name.strip_prefix("tenant-")?.strip_suffix(".creds")?;
+            Some(name.to_owned())
+        });
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        names
     }
 
     /// Whose certificates its servers have.
@@ -243,9 +270,9 @@ mod tests {
         let stack: Stack = serde_json::from_str(text).expect("a launcher's file");
         assert_eq!(stack.tenants, ["a"]);
         let missing = stack.creds("tenant:a").expect_err("there is no such file");
-        assert!(matches!(missing, StackError::NoCreds(key) if key == "tenant:a"));
+        assert!(matches!(missing, StackError::NoCreds { key, .. } if key == "tenant:a"));
         let missing = stack.creds("bus").expect_err("the stack does not say");
-        assert!(matches!(missing, StackError::NoCreds(key) if key == "bus"));
+        assert!(matches!(missing, StackError::NoCreds { key, .. } if key == "bus"));
         assert_eq!(stack.rate(), 100);
         assert!(!format!("{stack:?}").contains("hush"));
     }

@@ -61,6 +61,12 @@ impl Decimal {
     }
 }
 
+/// A priority, which has no parts.
+pub fn priority(text: &str) -> Result<i32, String> {
+    text.parse()
+        .map_err(|_| format!("{text}: write a whole number, as 5 or -5"))
+}
+
 /// A duration that is not nothing.
 pub fn some_duration_ms(text: &str) -> Result<i64, String> {
     match duration_ms(text)? {

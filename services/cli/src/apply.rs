@@ -5,7 +5,7 @@ use crate::{
     context::Context,
     explain::object,
     look::look_again,
-    manifest::{self, Action, Document, Kind, Plan as Planned, Send, Setting, Standing, Step},
+    manifest::{self, Action, Documents, Kind, Send, Setting, Standing, Step},
     print::{Cell, Output, Page, Sheet, column, named, note, plain, valued},
     sending::Sending,
     settings,
@@ -65,27 +65,55 @@ pub struct Apply {
 }
 
 impl Files {
-    fn read(&self) -> Result<Vec<Document>, Failure> {
-        let (mut documents, mut faults) = (Vec::new(), Vec::new());
-        for file in &self.files {
+    fn read(&self) -> Result<Documents, Failure> {
+        let text = |file: &String| {
             let text = match file.as_str() {
                 "-" => io::read_to_string(io::stdin()),
                 file => fs::read_to_string(file),
             };
-            let text = text.map_err(|error| Failure::usage(format!("{file}: {error}")))?;
-            match manifest::read(file, &text) {
-                Ok(found) => documents.extend(found),
-                Err(found) => faults.extend(found),
-            }
-        }
-        match (faults.is_empty(), documents.is_empty()) {
-            (false, _) => Err(faulty(&faults)),
-            (true, true) => Err(Failure::usage(format!(
+            text.map_err(|error| Failure::usage(format!("{file}: {error}")))
+        };
+        let texts = self.files.iter().map(text).collect::<Result<Vec<_>, _>>()?;
+        let files = self.files.iter().map(String::as_str);
+        let documents = manifest::read(files.zip(texts.iter().map(String::as_str)));
+        match (documents.all.is_empty(), documents.faults()) {
+            (true, faults) if faults.is_empty() => Err(Failure::usage(format!(
                 "no settings in {}",
                 self.files.join(", ")
             ))),
-            (true, false) => Ok(documents),
+            (true, faults) => Err(faulty(&faults)),
+            (false, _) => Ok(documents),
         }
+    }
+
+    /// What the files would change, and whoever is asked to change it.
+    async fn planned(
+        &self,
+        sending: Option<&Sending>,
+        context: &Context,
+    ) -> Result<Planned, Failure> {
+        let documents = self.read()?;
+        let faults = documents.faults();
+        let asked = async {
+            let directory = self.directory(context)?;
+            let client = match sending {
+                // Nobody waits for a cell to be told what is wrong with a file.
+                Some(sending) if faults.is_empty() => sending.operator(context).await?,
+                _ => context.operator_until(None).await?,
+            };
+            let standing = Self::standing(&documents, &client, context).await?;
+            Ok::<_, Failure>((directory, client, standing))
+        };
+        let (directory, client, (standing, now_ms)) = match asked.await {
+            Err(_) if !faults.is_empty() => return Err(faulty(&faults)),
+            asked => asked?,
+        };
+        let plan = manifest::plan(&documents, &standing, self.prune, now_ms);
+        Ok(Planned {
+            plan: plan.map_err(|faults| faulty(&faults))?,
+            client,
+            directory,
+        })
     }
 
     /// Of the cell that the settings are of.
@@ -104,13 +132,13 @@ impl Files {
         }
     }
 
-    async fn plan(
-        &self,
-        documents: &[Document],
+    /// What stands of the kinds of the documents and of what these name, at this moment.
+    async fn standing(
+        documents: &Documents,
         client: &Client,
         context: &Context,
-    ) -> Result<Planned, Failure> {
-        let kinds = documents.iter().map(|document| document.kind);
+    ) -> Result<(Standing, i64), Failure> {
+        let kinds = documents.kinds();
         let kinds =
             kinds.flat_map(|kind| manifest::kinds_named(kind).iter().copied().chain([kind]));
         let kinds: BTreeSet<Kind> = kinds.collect();
@@ -125,35 +153,36 @@ impl Files {
                 wrong.why
             )
         })?;
-        let plan = manifest::plan(documents, &standing, self.prune, now_ms);
-        let plan = plan.map_err(|faults| faulty(&faults))?;
-        match manifest::unmet(&plan, &standing) {
-            faults if faults.is_empty() => Ok(plan),
-            faults => Err(faulty(&faults)),
-        }
+        Ok((standing, now_ms))
     }
 }
 
-fn faulty(faults: &[String]) -> Failure {
-    Failure::faulty(faults, "nothing was changed")
+fn faulty(faults: &[impl ToString]) -> Failure {
+    let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+    Failure::faulty(&faults, "nothing was changed")
+}
+
+/// What is to be done, and by whom.
+struct Planned {
+    plan: manifest::Plan,
+    client: Client,
+    directory: Option<Directory>,
 }
 
 impl Plan {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let documents = self.files.read()?;
-        let directory = self.files.directory(context)?;
-        let client = context.operator_until(None).await?;
-        let plan = self.files.plan(&documents, &client, context).await?;
-        page(&plan, directory.as_ref()).print(self.output)
+        let planned = self.files.planned(None, context).await?;
+        page(&planned.plan, planned.directory.as_ref()).print(self.output)
     }
 }
 
 impl Apply {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let documents = self.files.read()?;
-        let directory = self.files.directory(context)?;
-        let client = self.sending.operator(context).await?;
-        let plan = self.files.plan(&documents, &client, context).await?;
+        let Planned {
+            plan,
+            client,
+            directory,
+        } = self.files.planned(Some(&self.sending), context).await?;
         page(&plan, directory.as_ref()).print(self.output)?;
         if plan.sends().next().is_some() {
             self.consent(&plan)?;
@@ -171,7 +200,7 @@ impl Apply {
     }
 
     /// What is taken back is taken back by somebody's will.
-    fn consent(&self, plan: &Planned) -> Result<(), Failure> {
+    fn consent(&self, plan: &manifest::Plan) -> Result<(), Failure> {
         let taken = plan.count(Action::Delete) + plan.count(Action::Close);
         if taken == 0 || self.yes {
             return Ok(());
@@ -190,7 +219,7 @@ impl Apply {
         }
     }
 
-    async fn send(&self, plan: &Planned, client: &Client) -> Result<(), Failure> {
+    async fn send(&self, plan: &manifest::Plan, client: &Client) -> Result<(), Failure> {
         let all = plan.sends().count();
         let base = self.sending.base();
         let mut newest: BTreeMap<(Kind, &str), u64> = BTreeMap::new();
@@ -304,7 +333,7 @@ pub async fn set(client: &Client, change: Change, id: String) -> Result<v1::Appl
 }
 
 /// Those that the files have, and that stand in the cell then.
-fn tenants(plan: &Planned) -> BTreeSet<&str> {
+fn tenants(plan: &manifest::Plan) -> BTreeSet<&str> {
     let stays = |step: &&Step| {
         step.kind == Kind::Tenant
             && matches!(
@@ -317,7 +346,7 @@ fn tenants(plan: &Planned) -> BTreeSet<&str> {
 }
 
 /// What is as it should be is counted and not shown.
-fn page(plan: &Planned, directory: Option<&Directory>) -> Page {
+fn page(plan: &manifest::Plan, directory: Option<&Directory>) -> Page {
     let counts = [
         (Action::Create, "to create"),
         (Action::Change, "to change"),
@@ -405,8 +434,8 @@ mod tests {
     use super::*;
     use crate::print::Form;
 
-    fn plan(text: &str) -> Planned {
-        let documents = manifest::read("f", text).unwrap();
+    fn plan(text: &str) -> manifest::Plan {
+        let documents = manifest::read([("f", text)]);
         manifest::plan(&documents, &Standing::default(), true, 0).unwrap()
     }
 

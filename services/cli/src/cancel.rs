@@ -1,10 +1,10 @@
 //! Taking back what was asked for, or asking for it with more or less urgency.
 
 use crate::{
-    Failure,
+    Failure, amount,
     context::{Context, Whose},
     names,
-    print::{Fields, Output, Page, number, plain},
+    print::{Fields, Output, Page, note, number, plain},
     sending::Sending,
 };
 use clap::Args;
@@ -31,7 +31,7 @@ pub struct Priority {
     #[command(flatten)]
     whose: Whose,
     /// Higher goes first.
-    #[arg(allow_negative_numbers = true)]
+    #[arg(value_parser = amount::priority)]
     priority: i32,
     #[command(flatten)]
     which: Which,
@@ -89,6 +89,9 @@ impl Cancel {
                 let id = self.sending.id();
                 let cancelled = client.cancel_job_set(name.as_str(), id).await?.allocations;
                 Sending::seen(&client).await;
+                if cancelled == 0 {
+                    note!("nothing of the job set {name} was left to cancel");
+                }
                 let text = format!("{} cancelled", count(cancelled.into(), "allocation"));
                 told("job_set", &name, cancelled, text).print(self.output)
             }

@@ -26,7 +26,7 @@ pub struct Conservation {
 
 impl Conservation {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let usage = context.usage()?;
+        let usage = context.usage().await?;
         let mut found = usage.conservation().await?;
         for _ in 1..COMPARISONS {
             if found.at_rest || found.conservation_error_ms() == 0 {
@@ -185,7 +185,7 @@ pub async fn others(context: &Context, ledger: LedgerId) -> Others {
         };
         others.hear(&format!("the tables of {schema}"), asked.await);
     }
-    let asked = async { Ok::<_, Failure>(context.usage()?.witness(ledger).await?) };
+    let asked = async { Ok::<_, Failure>(context.usage().await?.witness(ledger).await?) };
     others.hear("the bill", asked.await);
     others
 }

@@ -203,6 +203,17 @@ impl Failure {
         self.class == Class::Unreachable
     }
 
+    /// The same, with what helps whoever reads it.
+    pub fn and(self, help: Option<String>) -> Self {
+        match help {
+            Some(help) => Self {
+                error: format!("{self}\n{help}").into(),
+                ..self
+            },
+            None => self,
+        }
+    }
+
     /// Something was done before it, so that nobody takes it for a command that did nothing. What is perhaps done stays so, and
     /// whoever has seen enough has.
     pub fn afterwards(self) -> Self {

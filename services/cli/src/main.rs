@@ -212,21 +212,26 @@ enum Command {
     WhatIf(what_if::WhatIf),
 }
 
-/// The commands as they are described to people. A default that means nothing was said is no value that anybody would write.
 fn commands() -> clap::Command {
-    fn plain(command: clap::Command) -> clap::Command {
-        let command = command.mut_args(|arg| {
-            let said = arg.get_default_values();
-            let is_nothing =
-                |it: &clap::builder::OsStr| it.to_str().is_some_and(|it| NOTHING.contains(&it));
-            match !said.is_empty() && said.iter().all(is_nothing) {
-                true => arg.hide_default_value(true),
-                false => arg,
-            }
-        });
-        command.mut_subcommands(plain)
-    }
     plain(again::with_watch(Args::command()))
+}
+
+/// A command as it is described to people: a default that means nothing was said is no value that anybody would write. A number
+/// below 0 is a value, which its parser or the cell takes or refuses, and no flag.
+fn plain(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| {
+        let said = arg.get_default_values();
+        let is_nothing =
+            |it: &clap::builder::OsStr| it.to_str().is_some_and(|it| NOTHING.contains(&it));
+        let hides = !said.is_empty() && said.iter().all(is_nothing);
+        let takes_values = arg.get_action().takes_values();
+        let arg = arg.allow_negative_numbers(takes_values);
+        match hides {
+            true => arg.hide_default_value(true),
+            false => arg,
+        }
+    });
+    command.mut_subcommands(plain)
 }
 
 /// What stands for nothing where an option is not given.
@@ -336,7 +341,7 @@ mod tests {
 
     #[test]
     fn the_commands_fit_together() {
-        Args::command().debug_assert();
+        commands().debug_assert();
         for line in [
             "submit --cpu 4 --memory 1GiB --node-label zone=z1 --node-label !old --tolerate any",
             "queue-set q --parent p --weight 500m --limit cpu=4 --tenant a --tenant b --order sjf",
@@ -437,7 +442,7 @@ mod tests {
             "repair --config c --copy d --adopt-shorter",
         ] {
             let words = ["apportion"].into_iter().chain(line.split_whitespace());
-            if let Err(error) = Args::try_parse_from(words) {
+            if let Err(error) = commands().try_get_matches_from(words) {
                 panic!("{line}: {error}");
             }
         }

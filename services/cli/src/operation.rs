@@ -3,10 +3,12 @@
 use crate::{
     Failure,
     context::{Context, Whose},
-    print::{Fields, Output, Page, named, plain},
+    print::{Cell, Fields, Output, Page, Sheet, column, named, plain},
+    submit::{Indexes, operations_in},
 };
 use clap::Args;
-use client::OperationView;
+use client::{OperationView, QueryError};
+use futures::{StreamExt, TryStreamExt, stream};
 use schemas::v1::{OperationState, outcome::Result as Outcome};
 
 #[derive(Args)]
@@ -15,31 +17,95 @@ pub struct Operation {
     whose: Whose,
     /// The operation's id, as it was told before it was sent.
     operation_id: String,
+    /// It was of `submit --array`: what became of each of these indexes.
+    #[arg(long, value_name = "INDEXES", conflicts_with = "file")]
+    array: Option<Indexes>,
+    /// It was of `submit --file`: what became of each that this file asks for.
+    #[arg(long, short = 'F', value_name = "FILE")]
+    file: Option<String>,
     #[command(flatten)]
     output: Output,
 }
 
+/// Questions that are asked at once: a tenant may have 64 under way, and others of its own besides.
+const AT_ONCE: usize = 8;
+
 impl Operation {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
+        let id = self.operation_id;
+        let all = match (&self.array, &self.file) {
+            (Some(indexes), _) => Some(indexes.operations(&id)),
+            (None, Some(file)) => Some(operations_in(file, &id)?),
+            (None, None) => None,
+        };
         let client = context.asker(self.whose.tenant.as_deref()).await?;
-        let view = client.operation(self.operation_id, 0).await?;
-        page(&view).print(self.output)
+        let Some(all) = all else {
+            let view = client.operation(id, 0).await?;
+            return page(&view).print(self.output);
+        };
+        let asked = all.into_iter().map(async |(title, id)| {
+            let view = client.operation(id, 0).await?;
+            Ok::<_, QueryError>(row(&title, &view))
+        });
+        let rows = stream::iter(asked).buffered(AT_ONCE).try_collect().await?;
+        Page::of(sheet(rows), "nothing was asked for").print(self.output)
+    }
+}
+
+fn sheet(rows: Vec<Vec<Cell>>) -> Sheet {
+    let columns = vec![
+        column("of", "of"),
+        column("operation_id", "operation"),
+        column("state", "state"),
+        column("outcome", "outcome"),
+        column("allocation_id", "allocation"),
+    ];
+    Sheet::new(columns, 1, rows)
+}
+
+fn row(title: &str, view: &OperationView) -> Vec<Cell> {
+    let known = Known::of(view);
+    vec![
+        plain(title),
+        plain(&view.operation_id),
+        plain(known.state),
+        named(&known.outcome),
+        named(known.allocation),
+    ]
+}
+
+/// What there is to tell of one.
+struct Known<'a> {
+    state: &'static str,
+    outcome: String,
+    allocation: &'a str,
+}
+
+impl<'a> Known<'a> {
+    fn of(view: &'a OperationView) -> Self {
+        let result = view.outcome.as_ref().and_then(|it| it.result.as_ref());
+        Self {
+            state: match view.state() {
+                OperationState::Open => "open",
+                OperationState::Decided => "decided",
+                OperationState::Unknown | OperationState::Unspecified => "unknown",
+            },
+            outcome: result.map(outcome).unwrap_or_default(),
+            allocation: match result {
+                Some(Outcome::Submitted(it)) => &it.allocation_id,
+                Some(Outcome::Cancelled(it)) => &it.allocation_id,
+                _ => "",
+            },
+        }
     }
 }
 
 fn page(view: &OperationView) -> Page {
-    let result = view.outcome.as_ref().and_then(|it| it.result.as_ref());
-    let state = match view.state() {
-        OperationState::Open => "open",
-        OperationState::Decided => "decided",
-        OperationState::Unknown | OperationState::Unspecified => "unknown",
-    };
-    let outcome = result.map(outcome).unwrap_or_default();
-    let allocation = match result {
-        Some(Outcome::Submitted(it)) => it.allocation_id.as_str(),
-        Some(Outcome::Cancelled(it)) => it.allocation_id.as_str(),
-        _ => "",
-    };
+    let Known {
+        state,
+        outcome,
+        allocation,
+    } = Known::of(view);
     let fields = Fields::default()
         .add(
             "operation_id",
@@ -53,7 +119,7 @@ fn page(view: &OperationView) -> Page {
     match state {
         "unknown" => page.text(
             "nothing of it is recorded: it was never received, is still at the inbox, was refused before anything was recorded, or is older \
-             than operations are kept; sent again with this id, it is done once. The id of an array or a file stands for operations of their own, <id>-0 and so on",
+             than operations are kept; sent again with this id, it is done once. Those of an array or a file are asked for with --array or --file",
         ),
         _ => page,
     }

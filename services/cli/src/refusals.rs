@@ -81,8 +81,8 @@ fn sheet(found: &[RefusalView]) -> Sheet {
             named(&broken.subject),
             of_a_limit(broken.limit),
             of_a_limit(broken.actual),
-            plain(&one.explanation),
             named(&one.operation_id),
+            plain(&one.explanation),
             exactly(one.number.to_string(), one.number),
             named(&one.by),
         ]
@@ -95,8 +95,8 @@ fn sheet(found: &[RefusalView]) -> Sheet {
         wide("subject", "subject"),
         wide("limit", "limit"),
         wide("actual", "actual"),
-        column("explanation", "why"),
         column("operation_id", "operation"),
+        column("explanation", "why"),
         wide("number", "number"),
         wide("by", "by"),
     ];

@@ -159,7 +159,7 @@ async fn beyond(context: &Context, end: Lsn) -> Vec<String> {
         ));
         notes.extend(changed.iter().take(20).map(|line| format!("  {line}")));
     }
-    if let Ok(usage) = context.usage()
+    if let Ok(usage) = context.usage().await
         && let Ok(runs) = usage.runs_behind(end).await
         && runs > 0
     {

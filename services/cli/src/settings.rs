@@ -1,12 +1,12 @@
-//! What operators have set, as the bus tells it.
+//! What operators have set, as the bus tells it: all of it to operators, and to a tenant its own.
 
 use crate::{
     Failure, amount,
     context::Context,
     manifest::{self, Kind, Setting, Standing},
     print::{
-        Cell, Fields, Output, Page, Sheet, bytes, column, moment, named as maybe, number, plain,
-        valued, wide,
+        Cell, Fields, Output, Page, Sheet, bytes, column, exactly, moment, named as maybe, number,
+        plain, valued, wide,
     },
 };
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
@@ -17,7 +17,8 @@ use vocab::Millis;
 
 #[derive(Subcommand)]
 pub enum SettingsCommand {
-    /// List what is set: by which operation, when, and in which version.
+    /// List what is set: by which operation, when, and in which version. A tenant, and an operator who names one, sees what is set of the
+    /// tenant itself, its limits and budgets, and the priority classes that it may use; an operator who names none all of the cell.
     List(List),
     /// Show one setting; as YAML or JSON it is what `apply` takes.
     Get(Get),
@@ -42,7 +43,16 @@ const SETTINGS: [&str; 12] = [
 ];
 
 #[derive(Args)]
+struct OfTenant {
+    /// What is set of this tenant. Without it, of the one that the context lets in; for an operator, all of the cell.
+    #[arg(long)]
+    tenant: Option<String>,
+}
+
+#[derive(Args)]
 pub struct List {
+    #[command(flatten)]
+    of: OfTenant,
     /// Of this kind; without it, of all.
     #[arg(value_parser = PossibleValuesParser::new(SETTINGS))]
     kind: Option<String>,
@@ -55,6 +65,8 @@ pub struct List {
 
 #[derive(Args)]
 pub struct Get {
+    #[command(flatten)]
+    of: OfTenant,
     /// What is set: tenant, quota and the like.
     kind: Kind,
     /// As `apportion settings list` shows it: a name, or an account and its resource, as in `team-a/ml gpu`.
@@ -66,13 +78,34 @@ pub struct Get {
 
 #[derive(Args)]
 pub struct Export {
+    #[command(flatten)]
+    of: OfTenant,
     /// Of these kinds; without any, of all that a file can have.
     kinds: Vec<Kind>,
 }
 
 impl SettingsCommand {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let client = context.operator_until(None).await?;
+        let (of, kinds): (_, Vec<&str>) = match &self {
+            Self::List(list) => (&list.of, list.kind.iter().map(String::as_str).collect()),
+            Self::Get(get) => (&get.of, vec![get.kind.setting()]),
+            Self::Export(export) => {
+                let kinds = export.kinds.iter().map(|kind| kind.setting());
+                (&export.of, kinds.collect())
+            }
+        };
+        // An operator's context may have a tenant, and an export of the cell is not to be a part of it for that.
+        let of_tenant = of.tenant.is_some() || context.is_tenants();
+        if let Some(kind) = kinds.iter().find(|kind| of_tenant && !is_told(kind)) {
+            return Err(Failure::usage(format!(
+                "{}: of a tenant there are its tenant, quota, budget and priority-class; the others are for the operator",
+                kind.replace('_', "-")
+            )));
+        }
+        let client = match of_tenant {
+            true => context.asker(of.tenant.as_deref()).await?,
+            false => context.operator_until(None).await?,
+        };
         let now_ms = context.clock().now_ms();
         match self {
             Self::List(list) => list.run(&client, now_ms).await,
@@ -80,6 +113,18 @@ impl SettingsCommand {
             Self::Export(export) => export.run(&client, now_ms).await,
         }
     }
+}
+
+/// Whether a tenant is told what is set of this kind.
+fn is_told(kind: &str) -> bool {
+    [
+        "tenant",
+        "quota",
+        "budget",
+        "priority_class",
+        "priority-class",
+    ]
+    .contains(&kind)
 }
 
 /// All settings of a kind, or of all with an empty one; what was taken back is among them.
@@ -150,7 +195,11 @@ fn row(view: &SettingView, change: &Change) -> Vec<Cell> {
     };
     vec![
         plain(view.setting.replace('_', "-")),
-        plain(&view.key),
+        // What is for a time has its moments in the key.
+        match Setting(change).key(i64::MIN) {
+            Ok(key) => exactly(key, &view.key),
+            Err(_) => plain(&view.key),
+        },
         number(view.version),
         moment(view.set_at_ms),
         plain(&view.operation_id),

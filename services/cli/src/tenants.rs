@@ -3,7 +3,7 @@
 use crate::{
     Failure,
     context::Context,
-    manifest::meant,
+    manifest::did_you_mean,
     nodes::amounts,
     print::{Output, Page, Sheet, column, exactly, named, number, plain, quantity, wide},
     settings,
@@ -11,6 +11,7 @@ use crate::{
 };
 use clap::Args;
 use client::{Client, TenantView, TenantsQuery};
+use schemas::v1::setting_view::Change;
 use vocab::{ResourceKind, Token};
 
 #[derive(Args)]
@@ -53,15 +54,25 @@ pub async fn demand(client: &Client, name: &Token) -> Result<(), Failure> {
     if found.map_or(true, |found| found.iter().any(|it| it.key == name.as_str())) {
         return Ok(());
     }
-    let others = settings::views(client, "tenant", "").await;
-    let others = others.unwrap_or_default();
-    let meant = match meant(name.as_str(), others.iter().map(|it| it.key.as_str())) {
-        Some(meant) => format!("; did you mean {meant}?"),
-        None => String::new(),
-    };
+    // It is of the cell, whoever the client's questions are about.
+    let others = all(client, String::new()).await;
+    let others = others.map_or_else(|_| Vec::new(), |(tenants, _)| tenants);
+    // Among them are those that have asked for something and were never set.
+    let set = others.iter().filter(|it| it.version > 0);
+    let meant = did_you_mean(name.as_str(), set.map(|it| it.tenant.as_str()));
     Err(Failure::usage(format!(
         "{name}: there is no such tenant{meant}"
     )))
+}
+
+/// The teams and namespaces that a tenant has; empty: any may be named. None: the cell does not tell.
+pub async fn teams(client: &Client, tenant: &str) -> Option<Vec<String>> {
+    let found = settings::views(client, "tenant", tenant).await.ok()?;
+    let own = found.into_iter().find(|view| view.key == tenant);
+    match own?.change? {
+        Change::Tenant(set) => Some(set.teams),
+        _ => None,
+    }
 }
 
 impl Tenants {

@@ -34,7 +34,7 @@ pub struct Wait {
     /// What to wait for.
     #[arg(long = "for", value_enum, value_name = "WHAT", default_value_t)]
     what: What,
-    /// How long to wait: 30s, 10m, 2h. Without it, as long as it takes.
+    /// How long to wait: 30s, 10m, 2h; a second at least, so that the cell is asked. Without it, as long as it takes.
     #[arg(long, value_name = "DURATION", value_parser = amount::duration_ms)]
     timeout: Option<i64>,
     #[command(flatten)]
@@ -66,7 +66,7 @@ impl Wait {
     pub async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let timeout = self
             .timeout
-            .map(|ms| Duration::from_millis(ms.unsigned_abs()));
+            .map(|ms| Duration::from_millis(ms.unsigned_abs()).max(LOOK));
         let (left, until) = (Left::of(timeout), self.what.until());
         let late = || Failure::late("not all were there in time; they go on");
         let client = left.within(context.asker_of_one(self.whose.tenant.as_deref()));
@@ -85,6 +85,8 @@ impl Wait {
     }
 }
 
+/// Enough for a connection and a look.
+const LOOK: Duration = Duration::from_secs(1);
 /// So many are looked at at once; the cell answers fewer of a tenant's questions at a time.
 const LOOKS: usize = 8;
 

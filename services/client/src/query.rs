@@ -5,6 +5,8 @@
 //! [`Rule::NotApplied`](vocab::Rule::NotApplied) otherwise.
 
 use crate::Client;
+use bytes::Bytes;
+use futures::{StreamExt, stream::FuturesUnordered};
 use prost::Message;
 use schemas::subjects::OPERATORS_QUERIES;
 use schemas::v1::{
@@ -19,9 +21,14 @@ use schemas::v1::{
     SettingsQuery, TenantsPage, TenantsQuery, TryPlaceQuery, TryPlaceReply, TryQuotaQuery,
     TryQuotaReply, UsagePage, UsageQuery,
 };
+use std::{future::Future, time::Duration};
 use vocab::Rule;
 
 const SERVICE_ERROR: &str = "Nats-Service-Error";
+/// Between two askings of a question that has no answer yet.
+const AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// How often a question is asked, at the most.
+const ASKED_MAX: usize = 3;
 
 /// Why a question was not answered.
 #[derive(Debug, thiserror::Error)]
@@ -182,7 +189,7 @@ impl Client {
         self.ask("refusals", query).await
     }
 
-    /// A page of what is set in the cell. Operators only.
+    /// A page of what is set of the tenant, and of the priority classes that it may use; to an operator of all that is set in the cell.
     pub async fn settings(&self, query: &SettingsQuery) -> Result<SettingsPage, QueryError> {
         self.ask("settings", query).await
     }
@@ -277,27 +284,154 @@ impl Client {
         let about = self.0.about.as_ref().filter(|_| of_tenants);
         let whose = about.map_or(self.party().name(), |tenant| tenant.as_str());
         let subject = self.subjects().query(whose, verb);
-        let payload = query.encode_to_vec().into();
+        let payload = Bytes::from(query.encode_to_vec());
         self.0.replies.denial.clear();
         // What the bus forbids it says beside the question, which then has no answer.
         let denied = self.0.replies.denial.of(&subject);
-        let message = tokio::select! {
-            biased;
-            asked = self.0.nats.request(subject, payload) => asked?,
-            said = denied => return Err(QueryError::Denied(said)),
+        let ask = async || {
+            let nats = &self.0.nats;
+            answer(nats.request(subject.clone(), payload.clone()).await?)
         };
-        let failure = message.headers.as_ref().and_then(|h| h.get(SERVICE_ERROR));
-        if let Some(text) = failure {
-            return Err(QueryError::Service(text.to_string()));
+        tokio::select! {
+            biased;
+            answered = first_answer(ask, || tokio::time::sleep(AGAIN_AFTER), is_answer) => answered,
+            said = denied => Err(QueryError::Denied(said)),
         }
-        // Every reply has its refusal in the same place.
-        let refused = QueryRefused::decode(message.payload.clone())?;
-        if let Some(refusal) = refused.refusal {
-            if refusal.rule == Rule::AnswerUnavailable.number() {
-                return Err(QueryError::Unavailable(refusal));
+    }
+}
+
+/// What a message says.
+fn answer<R: Message + Default>(message: async_nats::Message) -> Result<R, QueryError> {
+    let failure = message.headers.as_ref().and_then(|h| h.get(SERVICE_ERROR));
+    if let Some(text) = failure {
+        return Err(QueryError::Service(text.to_string()));
+    }
+    // Every reply has its refusal in the same place.
+    let refused = QueryRefused::decode(message.payload.clone())?;
+    if let Some(refusal) = refused.refusal {
+        if refusal.rule == Rule::AnswerUnavailable.number() {
+            return Err(QueryError::Unavailable(refusal));
+        }
+        return Err(QueryError::Refused(refusal));
+    }
+    Ok(R::decode(message.payload)?)
+}
+
+/// Whether it says what was asked, and not only that this asking of it was in vain.
+fn is_answer<R>(said: &Result<R, QueryError>) -> bool {
+    match said {
+        Err(QueryError::Request(_)) => false,
+        Err(refused) => refused.rule() != Some(Rule::RateLimited),
+        Ok(_) => true,
+    }
+}
+
+/// The first answer to a question that is asked again while it has none: the process that heard it may have ended since, and a
+/// question changes nothing. Where all that were asked so far were in vain, what the last of them said.
+async fn first_answer<A: Future, P: Future<Output = ()>>(
+    ask: impl Fn() -> A,
+    pause: impl Fn() -> P,
+    is_answer: impl Fn(&A::Output) -> bool,
+) -> A::Output {
+    let mut asked = 1;
+    let mut open = FuturesUnordered::from_iter([ask()]);
+    let mut waits = Box::pin(pause());
+    loop {
+        tokio::select! {
+            biased;
+            Some(said) = open.next() => {
+                if is_answer(&said) || open.is_empty() {
+                    return said;
+                }
             }
-            return Err(QueryError::Refused(refusal));
+            () = &mut waits, if asked < ASKED_MAX => {
+                asked += 1;
+                open.push(ask());
+                waits.set(pause());
+            }
         }
-        Ok(R::decode(message.payload)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::{FutureExt, channel::oneshot, future::poll_immediate};
+    use std::cell::RefCell;
+
+    /// Each asking of a question, and each pause behind one, in the test's hands.
+    #[derive(Default)]
+    struct Hands {
+        askings: RefCell<Vec<oneshot::Sender<Result<usize, usize>>>>,
+        pauses: RefCell<Vec<oneshot::Sender<()>>>,
+    }
+
+    /// What happens to a question: a pause ends, or asking so and so has an answer or is in vain. Then what it comes to: how
+    /// often it was asked, and what was said.
+    async fn check(
+        happens: &[Result<Result<usize, usize>, ()>],
+        expected: (usize, Option<Result<usize, usize>>),
+    ) {
+        let hands = Hands::default();
+        let ask = || {
+            let (sender, receiver) = oneshot::channel();
+            hands.askings.borrow_mut().push(sender);
+            receiver.map(|said| said.unwrap())
+        };
+        let pause = || {
+            let (sender, receiver) = oneshot::channel();
+            hands.pauses.borrow_mut().push(sender);
+            receiver.map(drop)
+        };
+        let mut asking = Box::pin(first_answer(ask, pause, Result::is_ok));
+        let mut said = poll_immediate(asking.as_mut()).await;
+        let mut askings = Vec::new();
+        for one in happens {
+            assert_eq!(said, None, "{happens:?}");
+            askings.extend(hands.askings.take().into_iter().map(Some));
+            match *one {
+                Err(()) => drop(hands.pauses.take()),
+                Ok(answer) => {
+                    let asked = answer.unwrap_or_else(|asked| asked);
+                    askings[asked].take().unwrap().send(answer).unwrap();
+                }
+            }
+            said = poll_immediate(asking.as_mut()).await;
+        }
+        askings.extend(hands.askings.take().into_iter().map(Some));
+        assert_eq!((askings.len(), said), expected, "{happens:?}");
+    }
+
+    #[tokio::test]
+    async fn a_question_is_asked_again_until_an_asking_is_answered() {
+        let (pause, answered, in_vain) = (Err(()), |asked| Ok(Ok(asked)), |asked| Ok(Err(asked)));
+        check(&[], (1, None)).await;
+        check(&[answered(0)], (1, Some(Ok(0)))).await;
+        check(&[pause, pause], (3, None)).await;
+        // It is asked three times at the most.
+        check(&[pause, pause, pause], (3, None)).await;
+        for one in 0..ASKED_MAX {
+            check(&[pause, pause, answered(one)], (3, Some(Ok(one)))).await;
+        }
+        // Nobody hears it at all.
+        check(&[in_vain(0)], (1, Some(Err(0)))).await;
+        // Who heard it first may still answer.
+        check(&[pause, in_vain(1), answered(0)], (2, Some(Ok(0)))).await;
+        check(&[pause, in_vain(1), pause, answered(2)], (3, Some(Ok(2)))).await;
+        check(&[pause, in_vain(0), in_vain(1)], (2, Some(Err(1)))).await;
+    }
+
+    #[test]
+    fn what_asks_for_patience_is_no_answer() {
+        let refused = |rule: Rule| {
+            let refusal = Refusal {
+                rule: rule.number(),
+                ..Refusal::default()
+            };
+            Err::<(), _>(QueryError::Refused(refusal))
+        };
+        assert!(is_answer(&Ok(())));
+        assert!(is_answer(&refused(Rule::NotApplied)));
+        assert!(!is_answer(&refused(Rule::RateLimited)));
     }
 }

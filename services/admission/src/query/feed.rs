@@ -5,7 +5,7 @@ use async_nats::jetstream::{
     consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull},
     stream::{LastRawMessageErrorKind, Stream},
 };
-use chassis::query::{Asked, Trouble, Verb, page_limit};
+use chassis::query::{Asked, PAGE_BYTES_MAX, Trouble, Verb, page_limit};
 use futures::StreamExt;
 use ledger::jetstream::JetStreamBus;
 use prost::Message;
@@ -18,8 +18,6 @@ use std::{
 use vocab::{Lsn, Rule, Token};
 
 const PAGE_MAX: u32 = 1000;
-/// A page's encoded size, at the most; a single event may go beyond.
-const PAGE_BYTES_MAX: usize = 1 << 20;
 /// Messages that are fetched at once: a message has up to 256 KiB.
 const FETCH_MAX: usize = 16;
 /// A consumer that a page was read with and that could not be deleted goes by itself.

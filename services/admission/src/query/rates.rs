@@ -2,7 +2,7 @@
 
 use super::settings::{KEY_MAX, view};
 use crate::store;
-use chassis::query::{Asked, Trouble, Verb, cut, page_limit};
+use chassis::query::{Asked, Trouble, Verb, cut, cut_to_fit, page_limit};
 use schemas::v1::{RatesPage, RatesQuery};
 use sqlx::PgPool;
 use vocab::{Lsn, ResourceKey, Rule};
@@ -41,11 +41,13 @@ impl Verb for RatesQueries {
             text => place(text).ok_or_else(|| Trouble::refused(Rule::SettingInvalid, "after"))?,
         };
         let mut found = store::rates(&self.pool, resource.as_ref(), after, limit + 1).await?;
-        let has_more = cut(&mut found, limit);
-        let last = found.last().filter(|_| has_more);
+        let mut has_more = cut(&mut found, limit);
+        let mut rates = found.iter().map(view).collect::<Result<Vec<_>, _>>()?;
+        has_more |= cut_to_fit(&mut rates);
+        let last = rates.last().filter(|_| has_more);
         Ok(RatesPage {
             next: last.map_or_else(String::new, |one| format!("{} {}", one.key, one.version)),
-            rates: found.iter().map(view).collect::<Result<_, _>>()?,
+            rates,
             refusal: None,
             lsn: asked.applied.0,
         })

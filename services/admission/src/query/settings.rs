@@ -2,10 +2,10 @@
 
 use crate::{
     domain::{ChangeRequest, SETTINGS},
-    store::{self, Setting},
+    store::{self, Own, Setting},
 };
 use chassis::{
-    query::{Asked, Trouble, Verb, cut, page_limit},
+    query::{Asked, Trouble, Verb, cut, cut_to_fit, page_limit},
     warm::OutOfRange,
 };
 use prost::Message as _;
@@ -47,7 +47,6 @@ pub fn asked_again(change: &AdminChange) -> Option<v1::setting_view::Change> {
 
 impl Verb for SettingsQueries {
     const NAME: &'static str = "settings";
-    const OPERATORS_ONLY: bool = true;
     type Query = SettingsQuery;
     type Reply = SettingsPage;
 
@@ -75,9 +74,15 @@ impl Verb for SettingsQueries {
                 .ok_or_else(|| Trouble::refused(Rule::SettingInvalid, "after"))?,
         };
         let prefix = &query.key_prefix;
-        let mut found = store::settings(&self.pool, setting, prefix, after, limit + 1).await?;
-        let has_more = cut(&mut found, limit);
-        let settings = found.iter().map(view).collect::<Result<Vec<_>, _>>()?;
+        let own = match asked.whose() {
+            Some(tenant) => Some(self.own(tenant).await?),
+            None => None,
+        };
+        let own = own.as_ref();
+        let mut found = store::settings(&self.pool, own, setting, prefix, after, limit + 1).await?;
+        let mut has_more = cut(&mut found, limit);
+        let mut settings = found.iter().map(view).collect::<Result<Vec<_>, _>>()?;
+        has_more |= cut_to_fit(&mut settings);
         let last = settings.last().filter(|_| has_more);
         Ok(SettingsPage {
             next: last.map_or_else(String::new, |one| format!("{} {}", one.setting, one.key)),
@@ -88,11 +93,33 @@ impl Verb for SettingsQueries {
     }
 }
 
+impl SettingsQueries {
+    async fn own<'a>(&self, tenant: &'a Token) -> Result<Own<'a>, Trouble> {
+        let set = store::setting(&self.pool, "tenant", tenant.as_str()).await?;
+        let classes = match set.as_ref().map(change).transpose()? {
+            Some(AdminChange::Tenant(set)) => match set.settings.priority_classes {
+                any if any.is_empty() => None,
+                these => Some(these.iter().map(Token::to_string).collect()),
+            },
+            // Whoever is no tenant may use none.
+            _ => Some(Vec::new()),
+        };
+        Ok(Own { tenant, classes })
+    }
+}
+
+fn unreadable(one: &Setting) -> OutOfRange {
+    OutOfRange::new("fact", format!("{} {}", one.setting, one.key))
+}
+
+fn change(one: &Setting) -> Result<AdminChange, Trouble> {
+    let fact = Event::decode(&one.fact).map_err(|_| unreadable(one))?;
+    let fact = SettingFact::of(&fact).ok_or_else(|| unreadable(one))?;
+    Ok(fact.change())
+}
+
 pub(super) fn view(one: &Setting) -> Result<v1::SettingView, Trouble> {
-    let unreadable = || OutOfRange::new("fact", format!("{} {}", one.setting, one.key));
-    let fact = Event::decode(&one.fact).map_err(|_| unreadable())?;
-    let fact = SettingFact::of(&fact).ok_or_else(unreadable)?;
-    let change = asked_again(&fact.change()).ok_or_else(unreadable)?;
+    let change = asked_again(&change(one)?).ok_or_else(|| unreadable(one))?;
     let text = |name: &Option<Token>| name.as_ref().map_or_else(String::new, Token::to_string);
     Ok(v1::SettingView {
         setting: one.setting.clone(),

@@ -45,9 +45,28 @@ impl From<&SettingRow> for Setting {
     }
 }
 
+/// What a tenant may read of the settings: its own, its accounts' limits and budgets, and priority classes.
+pub struct Own<'a> {
+    pub tenant: &'a Token,
+    /// Those that it may use; none: any.
+    pub classes: Option<Vec<String>>,
+}
+
+/// What was last set of one thing.
+pub async fn setting(
+    pool: &PgPool,
+    setting: &str,
+    key: &str,
+) -> Result<Option<Setting>, WarmError> {
+    let query = table::select(Setting::TABLE) + " WHERE setting = $1 AND key = $2";
+    let found = sqlx::query_as(&query).bind(setting).bind(key);
+    Ok(found.fetch_optional(pool).await?)
+}
+
 /// Those of one name, or of all, whose keys begin so, behind the one that is named: by setting and key.
 pub async fn settings(
     pool: &PgPool,
+    own: Option<&Own<'_>>,
     setting: Option<&str>,
     key_prefix: &str,
     (after_setting, after_key): (&str, &str),
@@ -55,6 +74,9 @@ pub async fn settings(
 ) -> Result<Vec<Setting>, WarmError> {
     let query = table::select(Setting::TABLE)
         + " WHERE ($1::text IS NULL OR setting = $1) AND starts_with(key, $2) AND (setting, key) > ($3, $4)
+            AND ($6::text IS NULL
+                OR setting IN ('tenant', 'quota', 'budget') AND (key = $6 OR starts_with(key, $6 || ' ') OR starts_with(key, $6 || '/'))
+                OR setting = 'priority_class' AND ($7::text[] IS NULL OR key = ANY ($7)))
             ORDER BY setting, key LIMIT $5";
     let rows = sqlx::query_as(&query)
         .bind(setting)
@@ -62,6 +84,8 @@ pub async fn settings(
         .bind(after_setting)
         .bind(after_key)
         .bind(i64::from(limit))
+        .bind(own.map(|own| own.tenant.as_str()))
+        .bind(own.and_then(|own| own.classes.as_ref()))
         .fetch_all(pool)
         .await?;
     Ok(rows)

@@ -49,6 +49,34 @@ fn one_more_than_a_page_has_is_cut_and_told() {
     check(&[1, 2], 3, &[1, 2], false);
 }
 
+#[test]
+fn a_page_is_cut_to_what_a_message_has_room_for_and_has_one_row_at_least() {
+    let check = |rows: &[usize], shown: usize, has_more| {
+        let row = |bytes: &usize| v1::ResourceView {
+            resource: "r".repeat(*bytes),
+            ..v1::ResourceView::default()
+        };
+        let mut page: Vec<_> = rows.iter().map(row).collect();
+        assert_eq!(cut_to_fit(&mut page), has_more, "{rows:?}");
+        assert_eq!(page.len(), shown, "{rows:?}");
+    };
+    check(&[], 0, false);
+    check(&[1, 2, 3], 3, false);
+    let half = PAGE_BYTES_MAX / 2;
+    check(&[half, half, 1], 1, true);
+    check(&[half, half - 64, 1], 3, false);
+    check(&[PAGE_BYTES_MAX, 1], 1, true);
+    check(&[PAGE_BYTES_MAX], 1, false);
+    assert!(sendable(vec![0; REPLY_BYTES_MAX]).is_ok());
+    let refused = sendable(vec![0; REPLY_BYTES_MAX + 1]);
+    let Err(Trouble::Refused(refusal)) = refused else {
+        panic!("{refused:?}");
+    };
+    let (limit, actual) = (REPLY_BYTES_MAX as u64, REPLY_BYTES_MAX as u64 + 1);
+    let expected = Refusal::over(Rule::PayloadTooLarge, "reply", limit, actual);
+    assert_eq!(refusal, expected);
+}
+
 /// A payload, with the read model at position 5; then the view, or the refusal.
 async fn check(payload: &[u8], expected: &str) {
     let mark = Mark::default();

@@ -143,7 +143,7 @@ impl Show {
 
 impl Exporting {
     async fn run(self, context: &Context) -> Result<(), Failure> {
-        let store = context.usage()?;
+        let store = context.usage().await?;
         if !self.open && !store.known().await?.is_closed(self.month) {
             let month = self.month;
             return Err(format!(
@@ -235,7 +235,7 @@ impl Explain {
             return Err(Failure::usage(wrong));
         }
         let tenant = context.tenant_name(self.whose.tenant.as_deref())?;
-        let store = context.usage()?;
+        let store = context.usage().await?;
         let parts = store
             .parts(&tenant, Millis(self.hour), self.resource.as_deref())
             .await?;
@@ -296,7 +296,7 @@ fn row(part: &Part) -> Vec<Cell> {
 
 impl Reconcile {
     async fn run(self, context: &Context) -> Result<(), Failure> {
-        let store = context.usage()?;
+        let store = context.usage().await?;
         let sheet = match self.month {
             Some(month) => pools(&store.reconciliation(month).await?),
             None => months(&store.reconciled_months().await?),

@@ -8,6 +8,7 @@ mod resolve;
 pub use command::ContextCommand;
 
 use crate::{Failure, tenants};
+use analytics::store::Store;
 use chassis::{Clock, stack::Stack};
 use clap::Args;
 use client::{Client, ConnectOptions};
@@ -31,6 +32,9 @@ use vocab::{CellNo, Token};
 const LOCAL_STACK: &str = ".local/up/stack.json";
 /// A database that is away is away now.
 const DATABASE_PATIENCE: Duration = Duration::from_secs(2);
+
+/// ClickHouse may be busy with a month's usage, and gets longer.
+const USAGE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// What is said on the command line.
 #[derive(Debug, Clone, Default, Args)]
@@ -211,6 +215,11 @@ impl Context {
         self.connect(options.login(login).deadline(deadline)).await
     }
 
+    /// Whether it lets a tenant in, and no operator.
+    pub fn is_tenants(&self) -> bool {
+        self.settings.says_login() && self.settings.tenant.is_some()
+    }
+
     /// For a question that operators may ask, too: of the tenant that is said or the context's, as that tenant, or as the
     /// operator where there are no creds of the tenant's; without a tenant, as the operator and of all.
     pub async fn asker(&self, said: Option<&str>) -> Result<Client, Failure> {
@@ -219,7 +228,7 @@ impl Context {
         }
         let tenant = self.tenant_name(said)?;
         let is_tenants = match self.settings.says_login() {
-            true => self.settings.tenant.is_some(),
+            true => self.is_tenants(),
             false => self.login(&format!("tenant:{tenant}")).is_ok(),
         };
         if is_tenants {
@@ -247,7 +256,7 @@ impl Context {
     }
 
     fn operators_login(&self) -> Result<Login, Failure> {
-        if self.settings.says_login() && self.settings.tenant.is_some() {
+        if self.is_tenants() {
             return Err(Failure::usage(ContextError::Tenants(self.source.clone())));
         }
         self.login("operator")
@@ -291,15 +300,14 @@ impl Context {
         }
     }
 
-    pub fn usage(&self) -> Result<analytics::store::Store, Failure> {
+    /// The usage and the bill of all tenants, of a server that answers.
+    pub async fn usage(&self) -> Result<Store, Failure> {
         let stack = self.databases()?;
         let database = &stack.clickhouse.database;
         let bill = stack.bill().map_err(Failure::usage)?;
-        Ok(analytics::store::Store::new(
-            bill,
-            database,
-            self.cell_no()?,
-        ))
+        let store = Store::new(bill, database, self.cell_no()?);
+        store.answers_within(USAGE_PATIENCE).await?;
+        Ok(store)
     }
 
     /// The time of a local stack may be recorded time.

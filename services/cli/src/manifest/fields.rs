@@ -144,28 +144,41 @@ pub fn meant<'a>(said: &str, known: impl IntoIterator<Item = &'a str>) -> Option
     /// Below this, two words have nothing in common.
     const ALIKE: f64 = 0.75;
     let plain = |name: &str| name.to_lowercase().replace(['-', '_'], "");
-    let alike = known
-        .into_iter()
-        .map(|name| (strsim::jaro_winkler(&plain(said), &plain(name)), name));
+    let said = plain(said);
+    let alike = known.into_iter().map(|name| {
+        let name_plain = plain(name);
+        // One slip of the pen in a short word leaves little that is alike.
+        let is_a_slip = said.len() > 1 && strsim::osa_distance(&said, &name_plain) == 1;
+        let alike = strsim::jaro_winkler(&said, &name_plain);
+        (if is_a_slip { alike.max(0.9) } else { alike }, name)
+    });
     let best = alike.max_by(|a, b| a.0.total_cmp(&b.0));
     best.filter(|(alike, _)| *alike > ALIKE)
         .map(|(_, name)| name)
 }
 
-/// Whether all fields are of these names.
-pub fn known<S: AsRef<str>>(fields: &Fields, names: &[S]) -> Result<(), Wrong> {
+/// The same as the end of a sentence; empty: none was probably meant.
+pub fn did_you_mean<'a>(said: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    meant(said, known).map_or_else(String::new, |meant| format!("; did you mean {meant}?"))
+}
+
+/// The fields that have none of these names.
+pub fn unknown<S: AsRef<str>>(fields: &Fields, names: &[S]) -> Vec<Wrong> {
     let names = || names.iter().map(AsRef::as_ref);
-    let Some(name) = (fields.keys()).find(|name| !names().any(|known| known == *name)) else {
-        return Ok(());
-    };
-    let why = match meant(name, names()) {
-        Some(meant) => format!("there is no such field; did you mean {meant}?"),
-        None => {
-            let names: Vec<&str> = names().collect();
-            format!("there is no such field; fields are {}", names.join(", "))
-        }
-    };
-    Err(Wrong::new(name, why))
+    let unknown = fields
+        .keys()
+        .filter(|name| !names().any(|known| known == *name));
+    let wrong = unknown.map(|name| {
+        let why = match meant(name, names()) {
+            Some(meant) => format!("there is no such field; did you mean {meant}?"),
+            None => {
+                let names: Vec<&str> = names().collect();
+                format!("there is no such field; fields are {}", names.join(", "))
+            }
+        };
+        Wrong::new(name, why)
+    });
+    wrong.collect()
 }
 
 /// The fields of a struct, as its `Deserialize` names them.
@@ -254,5 +267,8 @@ mod tests {
             Some("PriorityClass")
         );
         assert_eq!(meant("zebra", ["burst", "hard"]), None);
+        assert_eq!(meant("lm", ["web", "ml"]), Some("ml"));
+        assert_eq!(meant("wbe", ["ml", "web"]), Some("web"));
+        assert_eq!(meant("a", ["b"]), None);
     }
 }

@@ -18,10 +18,10 @@ mod tenant;
 mod tests;
 mod units;
 
-pub use fields::{Fields, Wrong, known, meant, text};
+pub use fields::{Fields, Wrong, did_you_mean, text, unknown};
 pub use kind::{Kind, Setting, expecting};
 pub use plan::{
-    Action, Difference, Plan, Send, Standing, Step, kinds_named, patched, plan, rank, unmet,
+    Action, Difference, Plan, Send, Standing, Step, kinds_named, not_among, patched, plan, rank,
 };
-pub use read::{Document, Place, gathered, read, written};
+pub use read::{Documents, Fault, Place, read, written};
 pub use units::text_of;

@@ -1,9 +1,9 @@
 //! What a file would change: its settings laid over those that stand, and what would come from one to the other.
 
 use super::{
-    fields::{self, Fields, Wrong},
+    fields::{self, Fields, Wrong, did_you_mean},
     kind::{self, Kind, Setting},
-    read::Document,
+    read::{Document, Documents, Fault},
     units::Moment,
 };
 use schemas::v1::{SettingView, setting_view::Change};
@@ -179,18 +179,23 @@ impl Plan {
 /// What the documents would change of what stands; with `prune`, of the kinds that the documents have, also what only stands.
 /// Otherwise all that is wrong with them.
 pub fn plan(
-    documents: &[Document],
+    documents: &Documents,
     standing: &Standing,
     prune: bool,
     now_ms: i64,
 ) -> Result<Plan, Vec<String>> {
-    let (mut steps, mut faults) = (Vec::new(), Vec::new());
+    let (mut steps, mut faults) = (Vec::new(), documents.faults());
     let mut named: BTreeMap<(Kind, String), &Document> = BTreeMap::new();
-    for document in documents {
+    let mut is_whole = documents.is_whole;
+    for document in &documents.all {
         let key = match document.kind.key(&document.fields, now_ms) {
             Ok(key) => key,
             Err(wrong) => {
-                faults.push(document.fault(&wrong));
+                // Of a name that is misspelt, that is said already.
+                if document.unknown.is_empty() {
+                    faults.push(document.fault(&wrong));
+                }
+                is_whole = false;
                 continue;
             }
         };
@@ -215,19 +220,36 @@ pub fn plan(
         );
         steps.push(Step::still(Action::Over, document.kind, &key, Some(why)));
     }
-    for ((_, key), document) in &named {
-        match wanted(document, key, standing, now_ms) {
+    let mut faulty = BTreeSet::new();
+    for (id, document) in &named {
+        if !document.unknown.is_empty() {
+            faulty.insert(id);
+            continue;
+        }
+        match wanted(document, &id.1, standing, now_ms) {
             Ok(step) => steps.push(step),
-            Err(wrong) => faults.push(document.fault(&wrong)),
+            Err(wrong) => {
+                faulty.insert(id);
+                faults.push(document.fault(&wrong));
+            }
         }
     }
+    if is_whole {
+        let names = Names {
+            named: &named,
+            faulty: &faulty,
+            standing,
+        };
+        faults.extend(names.unmet(&steps));
+    }
     if !faults.is_empty() {
-        return Err(faults);
+        faults.sort();
+        return Err(faults.iter().map(Fault::to_string).collect());
     }
     let parents = parents(&steps);
     steps.sort_by_cached_key(|step| (step.kind, depth(&parents, step), step.key.clone()));
     if prune {
-        let kinds: BTreeSet<Kind> = documents.iter().map(|document| document.kind).collect();
+        let kinds: BTreeSet<Kind> = documents.kinds().collect();
         let only = standing.settings.iter().rev();
         let only = only.filter(|(id, _)| kinds.contains(&id.0) && !named.contains_key(id));
         let only = only.filter_map(|((kind, key), _)| {
@@ -277,47 +299,99 @@ pub fn kinds_named(kind: Kind) -> &'static [Kind] {
     }
 }
 
-/// What the plan would newly name that is set neither in the cell nor by the plan.
-pub fn unmet(plan: &Plan, standing: &Standing) -> Vec<String> {
-    let creates = |kind: Kind, name: &str| {
-        let steps = plan.steps.iter();
-        let mut creates = steps.filter(|step| step.action == Action::Create);
-        creates.any(|step| step.kind == kind && step.key == name)
-    };
-    let mut faults = Vec::new();
-    for (step, send) in plan.sends() {
-        if matches!(step.action, Action::Delete | Action::Close) {
-            continue;
-        }
-        // What has a version of some time may change.
-        if let Some(team) = team_of(&send.change)
-            && send.version == 0
-        {
-            let teams = teams_of(plan, standing, team.tenant.as_str());
-            if !teams.is_empty() && !teams.iter().any(|it| covers(it, &team)) {
-                let (of, key) = (step.kind.name(), &step.key);
-                let (tenant, teams) = (&team.tenant, teams.join(", "));
-                faults.push(format!(
-                    "{of} {key}: account: it is not among the teams of {tenant}, which are {teams}"
-                ));
-            }
-        }
-        // What stands may name what the file does not speak of.
-        let stands = standing.get(step.kind, &step.key);
-        let named_already = stands.map(named_in).unwrap_or_default();
-        for (field, kind, name) in named_in(&send.change) {
-            if named_already.contains(&(field, kind, name)) {
-                continue;
-            }
-            if standing.get(kind, name).is_none() && !creates(kind, name) {
-                let (of, key, kind) = (step.kind.name(), &step.key, kind.name());
-                faults.push(format!(
-                    "{of} {key}: {field}: there is no {kind} {name}, neither in the cell nor in the files"
-                ));
-            }
-        }
+/// The names that there will be: those of the documents, and those that stand.
+struct Names<'a> {
+    named: &'a BTreeMap<(Kind, String), &'a Document>,
+    /// Those of the documents that do not say what will be there.
+    faulty: &'a BTreeSet<&'a (Kind, String)>,
+    standing: &'a Standing,
+}
+
+impl Names<'_> {
+    fn is_there(&self, kind: Kind, name: &str) -> bool {
+        let id = (kind, name.to_owned());
+        self.named.contains_key(&id) || self.standing.get(kind, name).is_some()
     }
-    faults
+
+    /// Of those that there will be, the one that was probably meant.
+    fn meant(&self, kind: Kind, name: &str) -> String {
+        let all = self.named.keys().chain(self.standing.settings.keys());
+        let others = all.filter(|(of, key)| *of == kind && self.is_there(kind, key));
+        did_you_mean(name, others.map(|(_, key)| key.as_str()))
+    }
+
+    /// What the steps would newly name that is set neither in the cell nor by the documents, each where it is named.
+    fn unmet(&self, steps: &[Step]) -> Vec<Fault> {
+        let mut faults = Vec::new();
+        for step in steps {
+            let id = (step.kind, step.key.clone());
+            let (Some(send), Some(document)) = (&step.send, self.named.get(&id)) else {
+                continue;
+            };
+            let mut fault = |field: &str, why: String| {
+                faults.push(document.fault(&Wrong::new(field, why)));
+            };
+            // What has a version of some time may change.
+            if let Some(account) = team_of(&send.change)
+                && send.version == 0
+                && let Some(why) = self.not_among_teams(steps, &account)
+            {
+                fault("account", why);
+            }
+            // What stands may name what the file does not speak of.
+            let stands = self.standing.get(step.kind, &step.key);
+            let named_already = stands.map(named_in).unwrap_or_default();
+            for (field, kind, name) in named_in(&send.change) {
+                if self.is_there(kind, name) || named_already.contains(&(field, kind, name)) {
+                    continue;
+                }
+                let (of, meant) = (kind.name(), self.meant(kind, name));
+                fault(
+                    field,
+                    format!("there is no {of} {name}, neither in the cell nor in the files{meant}"),
+                );
+            }
+        }
+        faults
+    }
+
+    fn not_among_teams(&self, steps: &[Step], account: &Account) -> Option<String> {
+        let tenant = account.tenant.as_str();
+        if self.faulty.contains(&(Kind::Tenant, tenant.to_owned())) {
+            return None;
+        }
+        let changes = steps.iter().filter_map(|step| step.send.as_ref());
+        let planned = changes.map(|send| &send.change);
+        let mut planned = planned.filter_map(|change| match change {
+            Change::Tenant(set) if set.tenant == tenant => Some(&set.teams),
+            _ => None,
+        });
+        let stands = self.standing.get(Kind::Tenant, tenant);
+        let stands = stands.and_then(|change| match change {
+            Change::Tenant(set) => Some(&set.teams),
+            _ => None,
+        });
+        let teams = planned.next().or(stands)?;
+        not_among(teams, account)
+    }
+}
+
+/// Why a tenant that has these teams lets none of this account's in; none: it lets it in.
+pub fn not_among(teams: &[String], account: &Account) -> Option<String> {
+    if teams.is_empty() || teams.iter().any(|it| covers(it, account)) {
+        return None;
+    }
+    let said = account.to_string();
+    let said = said.split_once('/').map_or("", |(_, team)| team);
+    let meant = match teams {
+        // It is said.
+        [_] => String::new(),
+        _ => did_you_mean(said, teams.iter().map(String::as_str)),
+    };
+    let (tenant, teams) = (&account.tenant, teams.join(", "));
+    Some(format!(
+        "it is not among the teams of {tenant}, which are {teams}{meant}"
+    ))
 }
 
 /// The account below a tenant that limits or a budget are of.
@@ -329,19 +403,6 @@ fn team_of(change: &Change) -> Option<Account> {
     };
     let account = kind::account_of(tenant, team, namespace).ok()?;
     account.team.is_some().then_some(account)
-}
-
-/// The teams of the tenant as it will be; none: it may name any.
-fn teams_of<'a>(plan: &'a Plan, standing: &'a Standing, tenant: &str) -> &'a [String] {
-    let planned = plan.sends().find_map(|(_, send)| match &send.change {
-        Change::Tenant(set) if set.tenant == tenant => Some(set),
-        _ => None,
-    });
-    let stands = || match standing.get(Kind::Tenant, tenant)? {
-        Change::Tenant(set) => Some(set),
-        _ => None,
-    };
-    planned.or_else(stands).map_or(&[], |set| &set.teams)
 }
 
 fn covers(listed: &str, account: &Account) -> bool {

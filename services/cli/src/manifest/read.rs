@@ -17,7 +17,51 @@ use std::{collections::BTreeMap, fmt};
 pub struct Document {
     pub kind: Kind,
     pub fields: Fields,
+    /// Fields that there are not, which are not among the others.
+    pub unknown: Vec<Wrong>,
     place: Place,
+}
+
+/// What is wrong, and where. They go by their places.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fault {
+    file: String,
+    line: u64,
+    text: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, line, text } = self;
+        write!(f, "{file}:{line}: {text}")
+    }
+}
+
+/// The settings of files.
+#[derive(Debug, Default)]
+pub struct Documents {
+    pub all: Vec<Document>,
+    /// Of what is no document.
+    lost: Vec<Fault>,
+    /// Whether it is known what they set, so that it can be said what they do not set.
+    pub is_whole: bool,
+}
+
+impl Documents {
+    pub fn kinds(&self) -> impl Iterator<Item = Kind> {
+        self.all.iter().map(|document| document.kind)
+    }
+
+    /// What is wrong whatever stands in the cell. If there is any, nothing may be changed.
+    pub fn faults(&self) -> Vec<Fault> {
+        let unknown = self.all.iter().flat_map(|document| {
+            let unknown = document.unknown.iter();
+            unknown.map(|wrong| document.fault(wrong))
+        });
+        let mut faults: Vec<_> = self.lost.iter().cloned().chain(unknown).collect();
+        faults.sort();
+        faults
+    }
 }
 
 /// Where something stands.
@@ -32,7 +76,7 @@ pub struct Place {
 
 impl Document {
     /// What is wrong with it, and where.
-    pub fn fault(&self, wrong: &Wrong) -> String {
+    pub fn fault(&self, wrong: &Wrong) -> Fault {
         self.place.fault(Some(self.kind), wrong)
     }
 
@@ -48,30 +92,39 @@ impl Place {
         format!("document {} of {}", self.number, self.file)
     }
 
-    pub fn fault(&self, kind: Option<Kind>, wrong: &Wrong) -> String {
+    pub fn fault(&self, kind: Option<Kind>, wrong: &Wrong) -> Fault {
         let name = wrong.field.split(['.', '[']).next().unwrap_or_default();
-        let line = self.lines.get(name).unwrap_or(&self.line);
-        let (file, number) = (&self.file, self.number);
+        let (file, number) = (self.file.clone(), self.number);
         let kind = kind.map_or(String::new(), |kind| format!(", {}", kind.name()));
-        let field = match wrong.field.as_str() {
-            "" => String::new(),
-            field => format!("{field}: "),
-        };
-        format!(
-            "{file}:{line}: document {number}{kind}: {field}{}",
-            wrong.why
-        )
+        Fault {
+            file,
+            line: *self.lines.get(name).unwrap_or(&self.line),
+            text: format!("document {number}{kind}: {wrong}"),
+        }
     }
 }
 
-/// All settings of a file, or what is wrong with it.
-pub fn read(file: &str, text: &str) -> Result<Vec<Document>, Vec<String>> {
-    let all = written(file, text)?.into_iter();
-    gathered(all.map(|(fields, place)| Document::of(fields, place)))
+/// All settings of some files, each with its text, and what is wrong with them.
+pub fn read<'a>(files: impl IntoIterator<Item = (&'a str, &'a str)>) -> Documents {
+    let mut read = Documents::default();
+    for (file, text) in files {
+        let found = written(file, text).unwrap_or_else(|faults| {
+            read.lost.extend(faults);
+            Vec::new()
+        });
+        for (fields, place) in found {
+            match Document::of(fields, place) {
+                Ok(document) => read.all.push(document),
+                Err(fault) => read.lost.push(fault),
+            }
+        }
+    }
+    read.is_whole = read.lost.is_empty();
+    read
 }
 
 /// All of them, or all faults.
-pub fn gathered<T>(all: impl Iterator<Item = Result<T, String>>) -> Result<Vec<T>, Vec<String>> {
+fn gathered<T>(all: impl Iterator<Item = Result<T, Fault>>) -> Result<Vec<T>, Vec<Fault>> {
     let (mut good, mut faults) = (Vec::new(), Vec::new());
     for one in all {
         match one {
@@ -87,7 +140,7 @@ pub fn gathered<T>(all: impl Iterator<Item = Result<T, String>>) -> Result<Vec<T
 
 /// The fields of each document of a file, and where they stand, or what is wrong with it. A file whose lines are all objects of JSON
 /// has a document in each.
-pub fn written(file: &str, text: &str) -> Result<Vec<(Fields, Place)>, Vec<String>> {
+pub fn written(file: &str, text: &str) -> Result<Vec<(Fields, Place)>, Vec<Fault>> {
     let is_object = |line: &str| line.starts_with('{') && line.ends_with('}');
     let lines = || text.lines().map(str::trim);
     let filled = || lines().filter(|line| !line.is_empty());
@@ -115,14 +168,14 @@ pub fn written(file: &str, text: &str) -> Result<Vec<(Fields, Place)>, Vec<Strin
 }
 
 /// The mappings of some YAML that stands behind so many lines of the file, and the lines where they begin.
-fn mappings(file: &str, text: &str, before: u64) -> Result<Vec<(u64, Written)>, String> {
+fn mappings(file: &str, text: &str, before: u64) -> Result<Vec<(u64, Written)>, Fault> {
     // A node may be called n, which is no.
     let options = serde_saphyr::options! { strict_booleans: true };
     let parts: Vec<Spanned<Part>> = serde_saphyr::from_multiple_with_options(text, options)
-        .map_err(|error| {
-            let line = error.location().map_or(0, |location| location.line()) + before;
-            let error = error.without_snippet().to_string();
-            format!("{file}:{line}: {error}")
+        .map_err(|error| Fault {
+            file: file.to_owned(),
+            line: error.location().map_or(0, |location| location.line()) + before,
+            text: error.without_snippet().to_string(),
         })?;
     let mut all = Vec::new();
     for part in parts {
@@ -146,7 +199,7 @@ fn mappings(file: &str, text: &str, before: u64) -> Result<Vec<(u64, Written)>, 
 }
 
 impl Document {
-    fn of(mut fields: Fields, place: Place) -> Result<Self, String> {
+    fn of(mut fields: Fields, place: Place) -> Result<Self, Fault> {
         let fault =
             |kind, field: &str, why: String| Err(place.fault(kind, &Wrong::new(field, why)));
         let kind = match fields.remove("kind") {
@@ -169,12 +222,12 @@ impl Document {
                 );
             }
         };
-        if let Err(wrong) = fields::known(&fields, kind.field_names()) {
-            return Err(place.fault(Some(kind), &wrong));
-        }
+        let unknown = fields::unknown(&fields, kind.field_names());
+        fields.retain(|name, _| kind.field_names().contains(&name.as_str()));
         Ok(Self {
             kind,
             fields,
+            unknown,
             place,
         })
     }
@@ -248,14 +301,17 @@ mod tests {
     use super::*;
 
     fn faults(text: &str) -> Vec<String> {
-        read("f", text).err().unwrap_or_default()
+        let faults = read([("f", text)]).faults();
+        faults.iter().map(Fault::to_string).collect()
     }
 
     #[test]
     fn documents_are_one_by_one_or_lists() {
         let text = "# comment\n---\nkind: Tenant\ntenant: a\n---\n- kind: Queue\n  queue: q\n- {kind: Cordon, node: n}\n---\n";
-        let found = read("f", text).unwrap();
+        let found = read([("f", text)]);
+        assert_eq!(found.faults(), []);
         let kinds: Vec<_> = found
+            .all
             .iter()
             .map(|one| (one.kind, one.place.number, one.place.line))
             .collect();
@@ -267,7 +323,7 @@ mod tests {
                 (Kind::Cordon, 3, 8)
             ]
         );
-        assert!(read("f", "").unwrap().is_empty());
+        assert!(read([("f", "")]).all.is_empty());
     }
 
     #[test]
@@ -310,7 +366,12 @@ mod tests {
     }
 
     #[test]
-    fn all_faults_are_told() {
+    fn all_faults_are_told_in_the_order_of_the_file() {
         assert_eq!(faults("kind: A\n---\nkind: B\n").len(), 2);
+        let several = "kind: Tenant\ntenant: a\nwieght: 2\nchort: c\n---\nkind: B\n";
+        let found = faults(several);
+        let lines = found.iter().map(|fault| fault.split(": ").next());
+        let lines: Vec<_> = lines.flatten().collect();
+        assert_eq!(lines, ["f:3", "f:4", "f:6"], "{found:?}");
     }
 }

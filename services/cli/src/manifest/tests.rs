@@ -450,7 +450,16 @@ impl Cell {
     }
 
     fn plan(&self, file: &str, prune: bool) -> Result<Plan, Vec<String>> {
-        plan(&read("file", file)?, &self.standing(), prune, NOW_MS)
+        // Whatever it names.
+        let mut documents = read([("file", file)]);
+        documents.is_whole = false;
+        plan(&documents, &self.standing(), prune, NOW_MS)
+    }
+
+    /// What is wrong with a file, with the names in it.
+    fn unmet(&self, file: &str) -> Vec<String> {
+        let found = plan(&read([("file", file)]), &self.standing(), false, NOW_MS);
+        found.err().unwrap_or_default()
     }
 }
 
@@ -479,8 +488,9 @@ proptest! {
             return Ok(());
         }
         let file = setting.yaml().unwrap();
-        let documents = read("file", &file).unwrap_or_else(|faults| panic!("{faults:?}\n{file}"));
-        let document = &documents[0];
+        let documents = read([("file", &*file)]);
+        prop_assert!(documents.faults().is_empty(), "{:?}\n{file}", documents.faults());
+        let document = &documents.all[0];
         let found = document.kind.read(&document.fields);
         let found = found.unwrap_or_else(|wrong| panic!("{wrong:?}\n{file}"));
         prop_assert_eq!(found, change, "{}", file);
@@ -619,14 +629,13 @@ fn parents_go_before_their_queues() {
 #[test]
 fn what_is_named_has_to_be_set() {
     let cell = Cell::of(vec![]);
-    let unmet = |file: &str| {
-        let plan = cell.plan(file, false).unwrap();
-        super::unmet(&plan, &Standing::default())
-    };
+    let unmet = |file: &str| cell.unmet(file);
     let quota = "kind: Quota\naccount: a/ml\nresource: cpu\nhard: 4\n";
     assert_eq!(
         unmet(quota),
-        ["Quota a/ml cpu: account: there is no Tenant a, neither in the cell nor in the files"]
+        [
+            "file:2: document 1, Quota: account: there is no Tenant a, neither in the cell nor in the files"
+        ]
     );
     let tenant = "---\nkind: Tenant\ntenant: a\n";
     assert_eq!(unmet(&format!("{quota}{tenant}")), Vec::<String>::new());
@@ -634,13 +643,30 @@ fn what_is_named_has_to_be_set() {
     assert_eq!(
         unmet(&tenant),
         [
-            "Tenant a: classes: there is no PriorityClass urgent, neither in the cell nor in the files"
+            "file:8: document 2, Tenant: classes: there is no PriorityClass urgent, neither in the cell nor in the files"
         ]
     );
     let class = "---\nkind: PriorityClass\nclass: urgent\nvalue: 5\n";
     assert_eq!(unmet(&format!("{tenant}{class}")), Vec::<String>::new());
     let queue = "kind: Queue\nqueue: q\nparent: top\ntenants: [b]\n";
     assert_eq!(unmet(queue).len(), 2);
+    // Also one that is wrong itself is there, and what is meant is said.
+    let files = format!("{}hrad: 1\n", tenant.replace("urgent", "urgnt") + class);
+    assert_eq!(
+        unmet(&files),
+        [
+            "file:8: document 2, Tenant: classes: there is no PriorityClass urgnt, neither in the cell nor in the files; did you mean urgent?",
+            "file:13: document 3, PriorityClass: hrad: there is no such field; fields are class, value, preemptible, preempts, grace, placement, closed",
+        ]
+    );
+    // Of one whose name is misspelt nobody knows what it would set.
+    let misspelt = format!("{quota}---\nkind: Tenant\ntennant: a\n");
+    assert_eq!(
+        unmet(&misspelt),
+        ["file:7: document 2, Tenant: tennant: there is no such field; did you mean tenant?"]
+    );
+    // Where a document cannot be read, nobody knows what it would set.
+    assert_eq!(unmet(&format!("{quota}---\nkind: Tenat\n")).len(), 1);
     let rate = "kind: Rate\nresource: cpu\nprice: 1\ntenant: b\n";
     assert_eq!(unmet(rate).len(), 1);
 }
@@ -648,17 +674,14 @@ fn what_is_named_has_to_be_set() {
 #[test]
 fn an_account_is_of_a_team_that_its_tenant_will_have() {
     let mut cell = Cell::of(vec![]);
-    let unmet = |cell: &Cell, file: &str| {
-        let plan = cell.plan(file, false).unwrap();
-        super::unmet(&plan, &cell.standing())
-    };
+    let unmet = |cell: &Cell, file: &str| cell.unmet(file);
     let none = Vec::<String>::new();
     let quota = "---\nkind: Quota\naccount: a/ml/train\nresource: cpu\nhard: 4\n";
     let budget = "---\nkind: Budget\naccount: a/ml\nof: cpu\namount: 4\nper: day\n";
     let both = format!("{quota}{budget}");
     let tenant = |teams: &str| format!("kind: Tenant\ntenant: a\nteams: [{teams}]\n");
-    let missing = |key: &str, teams: &str| {
-        format!("{key}: account: it is not among the teams of a, which are {teams}")
+    let missing = |place: &str, teams: &str| {
+        format!("file:{place}: account: it is not among the teams of a, which are {teams}")
     };
     for teams in ["", "ml", "ml/train", "web, ml/train"] {
         assert_eq!(unmet(&cell, &(tenant(teams) + &both)), none, "{teams}");
@@ -666,20 +689,42 @@ fn an_account_is_of_a_team_that_its_tenant_will_have() {
     assert_eq!(
         unmet(&cell, &(tenant("web") + &both)),
         [
-            missing("Quota a/ml/train cpu", "web"),
-            missing("Budget a/ml cpu", "web")
+            missing("6: document 2, Quota", "web"),
+            missing("11: document 3, Budget", "web")
         ]
     );
     let only = unmet(&cell, &(tenant("ml/serve") + &both));
-    assert_eq!(only, [missing("Quota a/ml/train cpu", "ml/serve")]);
+    assert_eq!(only, [missing("6: document 2, Quota", "ml/serve")]);
+    let meant = unmet(&cell, &(tenant("web, ml/trian, m1") + budget));
+    assert_eq!(meant.len(), 0, "a namespace covers its team: {meant:?}");
+    let meant = unmet(&cell, &(tenant("web, m1") + budget));
+    assert_eq!(
+        meant,
+        [missing(
+            "6: document 2, Budget",
+            "web, m1; did you mean m1?"
+        )]
+    );
     // By what stands; and what stands itself may change.
     applied(&mut cell, &(tenant("ml") + quota));
     assert_eq!(unmet(&cell, budget), none);
     let other = budget.replace("a/ml", "a/web");
-    assert_eq!(unmet(&cell, &other), [missing("Budget a/web cpu", "ml")]);
+    assert_eq!(
+        unmet(&cell, &other),
+        [missing("3: document 1, Budget", "ml")]
+    );
+    // What a faulty tenant would have is not known.
+    let faulty = format!("kind: Tenant\ntenant: a\ntems: [web]\n{other}");
+    assert_eq!(
+        unmet(&cell, &faulty),
+        ["file:3: document 1, Tenant: tems: there is no such field; did you mean teams?"]
+    );
     applied(&mut cell, &tenant("web"));
     assert_eq!(unmet(&cell, &quota.replace("hard: 4", "hard: 5")), none);
-    assert_eq!(unmet(&cell, budget), [missing("Budget a/ml cpu", "web")]);
+    assert_eq!(
+        unmet(&cell, budget),
+        [missing("3: document 1, Budget", "web")]
+    );
     assert_eq!(unmet(&cell, &other), none);
 }
 
@@ -862,7 +907,7 @@ fn limits_that_have_begun_hold_in_place_of_those_before() {
     let planned = "kind: Quota\naccount: a\nresource: gpu\nhard: 8\nfrom: 2027-01-16T00:00:00Z\n";
     let file = format!("{base}{planned}");
     applied(&mut cell, &file);
-    let documents = read("file", &file).unwrap();
+    let documents = read([("file", &*file)]);
     assert!(sends_nothing(&cell.plan(&file, true).unwrap()));
     // Two days later; the cell tells them as they were set.
     let later = NOW_MS + 2 * 86_400_000;
@@ -894,7 +939,8 @@ fn limits_that_were_planned_hold_from_their_moment_whatever_was_set_before_it() 
         let base = view(2, base_at_ms, quota(4, None));
         let cell = Cell(vec![planned.clone(), base]);
         let standing = Standing::of(&cell.0, NOW_MS + 100).unwrap();
-        let file = read("file", "kind: Quota\naccount: a\nresource: pods\nhard: 8").unwrap();
+        let file = "kind: Quota\naccount: a\nresource: pods\nhard: 8";
+        let file = read([("file", file)]);
         sends_nothing(&plan(&file, &standing, true, NOW_MS + 100).unwrap())
     };
     assert!(

@@ -14,7 +14,7 @@ pub struct PriorityClass {
     /// The class's name.
     class: String,
     /// The priority of its allocations; higher goes first.
-    #[arg(allow_negative_numbers = true, required_unless_present_any = ["clear", "preemptible", "preempts", "grace", "placement", "closed"])]
+    #[arg(value_parser = amount::priority, required_unless_present_any = ["clear", "preemptible", "preempts", "grace", "placement", "closed"])]
     value: Option<i32>,
     /// It may be sent back to the queue for others.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "true|false")]

@@ -42,7 +42,7 @@ pub struct Tenant {
     #[arg(long = "class", value_name = "CLASS")]
     classes: Vec<String>,
     /// The highest priority that it may ask for without a class.
-    #[arg(long, allow_negative_numbers = true)]
+    #[arg(long, value_parser = amount::priority)]
     priority_max: Option<i32>,
     /// Cores (4, or 1500m) that a request asks for which names none; 0: it has to name some.
     #[arg(long, value_parser = amount::cpu_milli)]

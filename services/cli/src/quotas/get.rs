@@ -5,7 +5,9 @@ use crate::{
     Failure, amount,
     bill::{all_budgets, budgets_sheet},
     context::Context,
+    manifest::not_among,
     print::{Cell, Output, Page, Sheet, column, exactly, named, plain, valued},
+    tenants::teams,
 };
 use clap::Args;
 use client::{BudgetView, TenantTreatment};
@@ -38,6 +40,8 @@ pub struct View {
     pub account: Account,
     /// None: there is no such tenant.
     pub tenant: Option<TenantTreatment>,
+    /// The teams and namespaces that the tenant has; empty: any may be named. None: the cell does not tell.
+    pub teams: Option<Vec<String>>,
     pub rows: Vec<AccountRow>,
     pub planned: Vec<PlannedRow>,
     pub budgets: Vec<BudgetView>,
@@ -61,6 +65,7 @@ impl Get {
         let planned = told.planned.into_iter();
         let view = View {
             tenant: told.treatment,
+            teams: teams(&client, tenant.as_str()).await,
             rows: rows.filter(|row| row.account == self.account).collect(),
             planned: planned.filter(|row| row.account == self.account).collect(),
             budgets,
@@ -78,6 +83,7 @@ fn page(view: &View) -> Page {
     };
     let page = Page::new(json::view(view))
         .text(head)
+        .lines(of_teams(view))
         .sheet_or(
             resources(&view.rows),
             "nothing is limited there, and nothing is held",
@@ -86,6 +92,16 @@ fn page(view: &View) -> Page {
     match view.budgets.is_empty() {
         true => page,
         false => page.sheet(budgets_sheet(&view.budgets, false)),
+    }
+}
+
+/// Which teams there are, or that this is none of them.
+fn of_teams(view: &View) -> Option<String> {
+    let (account, teams) = (&view.account, view.teams.as_ref()?);
+    match account.team {
+        Some(_) => not_among(teams, account).map(|why| format!("{account}: {why}")),
+        None if teams.is_empty() => None,
+        None => Some(format!("{account}: its teams are {}", teams.join(", "))),
     }
 }
 
@@ -272,6 +288,7 @@ mod tests {
             changed_at: Millis(0),
         };
         View {
+            teams: Some(vec!["ml/train".to_owned(), "web".to_owned()]),
             tenant: Some(TenantTreatment {
                 cohort: "c".to_owned(),
                 preemptible: true,
@@ -349,6 +366,19 @@ mod tests {
             treatment(&view.account, tenant),
             "a: cohort c, beyond its limits: wait, takes back from: lower priority"
         );
+        let teams = |account: &str| {
+            let account = Account::parse(account).unwrap();
+            of_teams(&View {
+                account,
+                ..self::view()
+            })
+        };
+        let has = "a: its teams are ml/train, web";
+        assert_eq!(teams("a").as_deref(), Some(has));
+        assert_eq!(teams("a/ml/train"), None);
+        let other =
+            "a/wbe: it is not among the teams of a, which are ml/train, web; did you mean web?";
+        assert_eq!(teams("a/wbe").as_deref(), Some(other));
         let expected = [
             "planned  pods: limit 30 from 1970-01-01T00:00:05Z (version 7)",
             &waits,

@@ -22,6 +22,7 @@ pub fn view(view: &View) -> Value {
     object([
         ("account", view.account.to_string().into()),
         ("tenant", view.tenant.as_ref().map(tenant).into()),
+        ("teams", view.teams.clone().into()),
         (
             "resources",
             view.rows

@@ -74,6 +74,12 @@ impl Indexes {
         self.0.iter().map(element).collect()
     }
 
+    /// What became of each is asked for by these ids, if that of the array is this one.
+    pub fn operations(&self, id: &str) -> Vec<(String, String)> {
+        let one = |index: &u32| (index.to_string(), format!("{id}-{index}"));
+        self.0.iter().map(one).collect()
+    }
+
     /// The first of them as a request of its own with what it is called, and how many there are.
     pub fn first(&self, submit: &v1::Submit) -> ((String, v1::Submit), usize) {
         let index = self.0.first().copied();

@@ -1,7 +1,7 @@
 //! Allocations of a file: each document has the flags of `submit` as its fields.
 
 use super::{Task, many::Asked};
-use crate::manifest::{Fields, Place, Wrong, gathered, known, text_of, written};
+use crate::manifest::{Fault, Fields, Place, Wrong, text_of, unknown, written};
 use clap::{
     Arg, ArgAction, Args, Command, FromArgMatches,
     error::{ContextKind, ContextValue},
@@ -15,12 +15,24 @@ const COMMAND: &str = "command";
 /// What the file asks for, or what is wrong with it.
 pub fn read(file: &str, text: &str) -> Result<Vec<Asked>, Vec<String>> {
     let flags = Task::augment_args(Command::new("submit").no_binary_name(true));
-    let all = written(file, text)?.into_iter();
-    let asked = all.map(|(fields, place)| {
-        let task = task(&flags, &fields).map_err(|wrong| place.fault(None, &wrong))?;
-        Ok(asked(place, task))
-    });
-    gathered(asked)
+    let names: Vec<String> = flags.get_arguments().filter_map(field_of).collect();
+    let told = |faults: Vec<Fault>| faults.iter().map(Fault::to_string).collect::<Vec<_>>();
+    let (mut all, mut faults) = (Vec::new(), Vec::new());
+    for (fields, place) in written(file, text).map_err(told)? {
+        let unknown = unknown(&fields, &names);
+        if !unknown.is_empty() {
+            faults.extend(unknown.iter().map(|wrong| place.fault(None, wrong)));
+            continue;
+        }
+        match task(&flags, &fields) {
+            Ok(task) => all.push(asked(place, task)),
+            Err(wrong) => faults.push(place.fault(None, &wrong)),
+        }
+    }
+    match faults.is_empty() {
+        true => Ok(all),
+        false => Err(told(faults)),
+    }
 }
 
 fn asked(place: Place, task: Task) -> Asked {
@@ -46,8 +58,6 @@ fn field_of(flag: &Arg) -> Option<String> {
 }
 
 fn task(flags: &Command, fields: &Fields) -> Result<Task, Wrong> {
-    let names: Vec<String> = flags.get_arguments().filter_map(field_of).collect();
-    known(fields, &names)?;
     let mut line = Vec::new();
     for flag in flags.get_arguments() {
         let Some(name) = field_of(flag).filter(|name| name != COMMAND) else {

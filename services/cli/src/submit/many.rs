@@ -31,7 +31,7 @@ pub struct Asked {
 impl Asked {
     fn fault(&self, field: &str, why: String) -> String {
         match &self.place {
-            Some(place) => place.fault(None, &Wrong::new(field, why)),
+            Some(place) => place.fault(None, &Wrong::new(field, why)).to_string(),
             None => format!("{field}: {why}"),
         }
     }
@@ -200,6 +200,11 @@ pub async fn send(
         outcomes.into_iter().map(|(_, outcome)| outcome).collect()
     };
     outcomes(ready, ask, sending).await
+}
+
+/// What the operations are called, with their ids.
+pub fn operations(ready: Vec<Ready>) -> Vec<(String, String)> {
+    ready.into_iter().map(|one| (one.title, one.id)).collect()
 }
 
 /// What is told of one of many.

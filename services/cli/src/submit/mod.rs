@@ -11,6 +11,7 @@ mod trial;
 mod work;
 
 pub(crate) use account::own as own_account;
+pub(crate) use array::Indexes;
 pub(crate) use document::document;
 pub(crate) use place::{requirement, requirement_text};
 
@@ -18,15 +19,19 @@ use crate::{
     Failure, amount,
     context::{Context, Whose},
     follow::{self, Until},
-    get, look, names,
+    get, look,
+    manifest::not_among,
+    names,
     print::{Fields, Output, Page, named, note, plain},
     sending::{Left, Sending},
+    tenants::teams,
     wait,
 };
 use clap::{Args, ValueEnum};
-use client::Client;
+use client::{Client, Failed};
 use schemas::v1::{self, submitted};
 use std::{fs, io, process::ExitCode};
+use vocab::Account;
 
 #[derive(Args)]
 pub struct Submit {
@@ -41,7 +46,7 @@ pub struct Submit {
     /// Ask for one allocation for each index, all in one request: 0-999, 0-999:2 or 1,3,5-7. The index is the end of the name, and its
     /// command finds it in APPORTION_ARRAY_INDEX. The one of index 7 is the operation `<id>-7`. Cells of feature level 8 and above.
     #[arg(long, value_name = "INDEXES", conflicts_with_all = ["follow", "array_index"])]
-    array: Option<array::Indexes>,
+    array: Option<Indexes>,
     /// Ask again for all that this allocation asked for (its id or name), but to start after others. `describe` shows it, as a document
     /// that can be changed and sent with --file.
     #[arg(long, value_name = "ID", conflicts_with_all = ["What", "Place", "Gang", "Work", "array", "file"])]
@@ -83,16 +88,16 @@ pub struct Task {
 #[derive(Debug, Clone, Args)]
 pub struct What {
     /// Cores (4, 0.5) or millicores (500m); without it the tenant's default.
-    #[arg(long, default_value = "0", allow_negative_numbers = true, value_parser = amount::cpu_milli)]
+    #[arg(long, default_value = "0", value_parser = amount::cpu_milli)]
     cpu: i64,
     /// Memory (16GiB or 16Gi, 512Mi, 16G); without it the tenant's default.
-    #[arg(long, default_value = "0", allow_negative_numbers = true, value_parser = amount::bytes)]
+    #[arg(long, default_value = "0", value_parser = amount::bytes)]
     memory: i64,
     /// Cores that the run may take where there are some left.
-    #[arg(long, default_value = "0", allow_negative_numbers = true, value_parser = amount::cpu_milli)]
+    #[arg(long, default_value = "0", value_parser = amount::cpu_milli)]
     cpu_limit: i64,
     /// Memory that the run may take where there is some left.
-    #[arg(long, default_value = "0", allow_negative_numbers = true, value_parser = amount::bytes)]
+    #[arg(long, default_value = "0", value_parser = amount::bytes)]
     memory_limit: i64,
     /// Ask for no cpu and no memory, and run on what is left over.
     #[arg(long, conflicts_with_all = ["cpu", "memory"])]
@@ -102,7 +107,7 @@ pub struct What {
     #[arg(long, default_value = "")]
     pub account: String,
     /// GPU devices.
-    #[arg(long, default_value = "0", allow_negative_numbers = true, value_parser = devices)]
+    #[arg(long, default_value = "0", value_parser = devices)]
     gpus: i64,
     /// Thousandths of the one device, for a share.
     #[arg(long, default_value_t = 0)]
@@ -120,7 +125,7 @@ pub struct What {
     #[arg(long, default_value = "")]
     priority_class: String,
     /// Higher goes first; not beside a class.
-    #[arg(long, default_value_t = 0, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0, value_parser = amount::priority)]
     priority: i32,
     /// What it belongs to: a name, by which all of it is followed and cancelled; without it `default`.
     #[arg(long, default_value = "")]
@@ -254,7 +259,13 @@ impl Submit {
             return wait_for(&client, ids, waits_for, &left).await;
         }
         let operation_id = sending.id();
-        let submitted = client.submit(request, &operation_id).await?;
+        let submitted = match client.submit(request.clone(), &operation_id).await {
+            Ok(submitted) => submitted,
+            Err(failed) => {
+                let help = help(&client, &request, &failed).await;
+                return Err(Failure::from(failed).and(help));
+            }
+        };
         let id = &submitted.allocation_id;
         if !follows {
             outcome(&operation_id, &submitted).print(self.output)?;
@@ -274,16 +285,7 @@ impl Submit {
         let Some(file) = &self.file else {
             return Ok(None);
         };
-        let text = match file.as_str() {
-            "-" => io::read_to_string(io::stdin()),
-            file => fs::read_to_string(file),
-        };
-        let text = text.map_err(|error| Failure::usage(format!("{file}: {error}")))?;
-        let all = file::read(file, &text).map_err(|faults| faulty(&faults))?;
-        match all.is_empty() {
-            true => Err(Failure::usage(format!("nothing is asked for in {file}"))),
-            false => self.ready(all).map(Some),
-        }
+        self.ready(asked_in(file)?).map(Some)
     }
 
     fn ready(&self, all: Vec<many::Asked>) -> Result<Vec<many::Ready>, Failure> {
@@ -294,6 +296,66 @@ impl Submit {
         };
         many::ready(all, &base).map_err(|faults| faulty(&faults))
     }
+}
+
+/// All that a file asks for, which is something.
+fn asked_in(file: &str) -> Result<Vec<many::Asked>, Failure> {
+    let text = match file {
+        "-" => io::read_to_string(io::stdin()),
+        file => fs::read_to_string(file),
+    };
+    let text = text.map_err(|error| Failure::usage(format!("{file}: {error}")))?;
+    let all = file::read(file, &text).map_err(|faults| faulty(&faults))?;
+    match all.is_empty() {
+        true => Err(Failure::usage(format!("nothing is asked for in {file}"))),
+        false => Ok(all),
+    }
+}
+
+/// The operations of a file that is sent as the one of this id, with what they are called.
+pub(crate) fn operations_in(file: &str, id: &str) -> Result<Vec<(String, String)>, Failure> {
+    let ready = many::ready(asked_in(file)?, id).map_err(|faults| faulty(&faults))?;
+    Ok(many::operations(ready))
+}
+
+/// The flag of a field of the contract that has another name.
+fn flag(field: &str) -> Option<&'static str> {
+    Some(match field {
+        "cpu_milli" => "--cpu",
+        "memory_bytes" => "--memory",
+        "cpu_milli_limit" => "--cpu-limit",
+        "memory_bytes_limit" => "--memory-limit",
+        "gpu_count" => "--gpus",
+        "run_time_ms" => "--run-time",
+        "ttl_ms" => "--ttl",
+        "time_limit_ms" => "--time-limit",
+        _ => return None,
+    })
+}
+
+/// What helps whoever wrote the command line: the flag of a refused field, and the teams of a tenant that does not have the one
+/// that was named.
+async fn help(client: &Client, request: &v1::Submit, failed: &Failed) -> Option<String> {
+    let Failed::Refused(refused) = failed else {
+        return None;
+    };
+    let refusal = refused.refusal.clone().unwrap_or_default();
+    if let Some(flag) = flag(&refusal.subject) {
+        let is_nothing = refusal.rule() == v1::Rule::QuantityZero;
+        let instead = if is_nothing {
+            ", or --best-effort for no cpu and no memory"
+        } else {
+            ""
+        };
+        return Some(format!("{} is {flag}{instead}", refusal.subject));
+    }
+    if refusal.rule() != v1::Rule::TeamUnknown {
+        return None;
+    }
+    let below = [client.party().name(), &request.team, &request.namespace].join("/");
+    let account = Account::parse(below.trim_end_matches('/'))?;
+    let teams = teams(client, account.tenant.as_str()).await?;
+    not_among(&teams, &account).map(|why| format!("{account}: {why}"))
 }
 
 /// What an allocation asked for. What it waited for is over, or will never come.

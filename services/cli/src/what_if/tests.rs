@@ -4,7 +4,7 @@ mod flags;
 
 use super::*;
 use crate::print::Form;
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches, Parser};
 use ledger::{
     Digest,
     memory::{Faults, MemoryBus},
@@ -23,7 +23,8 @@ struct Line {
 
 fn parse(line: &str) -> WhatIf {
     let words = ["what-if"].into_iter().chain(line.split_whitespace());
-    match Line::try_parse_from(words) {
+    let matches = crate::plain(Line::command()).try_get_matches_from(words);
+    match matches.and_then(|matches| Line::from_arg_matches(&matches)) {
         Ok(line) => line.what_if,
         Err(error) => panic!("{line}: {error}"),
     }

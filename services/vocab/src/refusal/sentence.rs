@@ -55,7 +55,7 @@ impl Rule {
             Self::PayloadTooLarge => measures(
                 "it is too large",
                 "it has {actual}, and {limit} may be sent",
-                "send less in one message",
+                "send less in one message, or ask for less at once",
             ),
             Self::OperationIdInvalid => says(
                 "the operation id is no name",

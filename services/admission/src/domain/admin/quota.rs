@@ -114,7 +114,7 @@ impl Admission {
         let account = self.check_account(&request.account)?;
         let resource = QuotaResource::parse(&request.resource)
             .ok_or_else(|| Refusal::new(Rule::ResourceUnknown, "resource"))?;
-        let limits = request.limits()?;
+        let limits = request.limits(&resource)?;
         if limits.is_some() {
             let setting = Setting::Quota(account.clone(), resource.clone());
             self.check_team(&account, &setting)?;
@@ -169,7 +169,7 @@ impl Admission {
 
 impl QuotaRequest {
     /// None: without limits.
-    fn limits(&self) -> Result<Option<Limits>, Refusal> {
+    fn limits(&self, resource: &QuotaResource) -> Result<Option<Limits>, Refusal> {
         let hard = amount(self.limit, Limits::MAX, "limit")?;
         let optional = |value: Option<i64>, field: &str| {
             let checked = value.map(|value| amount(value, Limits::MAX, field));
@@ -192,11 +192,20 @@ impl QuotaRequest {
                 false => Err(invalid("unlimited")),
             };
         }
+        // With the resource, which says what the amounts are measured in.
+        let beside_hard = |field: &str, actual| {
+            Refusal::over(
+                Rule::SettingInvalid,
+                format!("{field} {resource}"),
+                hard,
+                actual,
+            )
+        };
         if let Some(soft) = limits.soft.filter(|soft| *soft > hard) {
-            return Err(Refusal::over(Rule::SettingInvalid, "soft", hard, soft));
+            return Err(beside_hard("soft", soft));
         }
         if let Some(burst) = limits.burst.filter(|burst| *burst < hard) {
-            return Err(Refusal::over(Rule::SettingInvalid, "burst", hard, burst));
+            return Err(beside_hard("burst", burst));
         }
         Ok(Some(limits))
     }

@@ -33,7 +33,7 @@ pub struct Facts {
 
 impl Facts {
     pub async fn read(context: &Context, month: Month) -> Result<Self, Failure> {
-        let store = context.usage()?;
+        let store = context.usage().await?;
         let span = Span::of(month);
         let before = store.mark().await?;
         Ok(Self {

@@ -223,7 +223,7 @@ async fn write(context: &Context, month: Month, to: &Path) -> Result<(), Failure
 
 impl Summary {
     async fn run(self, context: &Context) -> Result<(), Failure> {
-        let store = context.usage()?;
+        let store = context.usage().await?;
         let (asked, sheet) = match self {
             Self::Forecast(ahead) => return ahead.run(&store).await,
             Self::Shares(shares) => return shares.run(context, &store).await,
