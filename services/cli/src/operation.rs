@@ -60,7 +60,7 @@ fn sheet(rows: Vec<Vec<Cell>>) -> Sheet {
         column("outcome", "outcome"),
         column("allocation_id", "allocation"),
     ];
-    Sheet::new(columns, 1, rows)
+    Sheet::new(columns, 5, rows)
 }
 
 fn row(title: &str, view: &OperationView) -> Vec<Cell> {

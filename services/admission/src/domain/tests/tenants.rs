@@ -176,7 +176,7 @@ fn limits_that_cannot_be_are_refused() {
     let mut t = Table::new().roomy();
     t.now = 1000;
     limit(&mut t, |r| r.soft = Some(8000), "applied 1");
-    limit(&mut t, |r| r.soft = Some(8001), "setting_invalid soft");
+    limit(&mut t, |r| r.soft = Some(8001), "setting_invalid soft gpu");
     let burst = |most, ms| {
         move |r: &mut QuotaRequest| {
             r.burst = Some(most);
@@ -185,7 +185,7 @@ fn limits_that_cannot_be_are_refused() {
     };
     limit(&mut t, burst(9000, 60_000), "applied 2");
     limit(&mut t, burst(9000, 0), "quantity_zero burst_ms");
-    limit(&mut t, burst(7999, 60_000), "setting_invalid burst");
+    limit(&mut t, burst(7999, 60_000), "setting_invalid burst gpu");
     limit(&mut t, |r| r.burst_ms = 1, "quantity_too_large burst_ms");
     limit(&mut t, |r| r.borrow = Some(1), "applied 3");
     let of_team = |r: &mut QuotaRequest| r.account.team = "t".into();
