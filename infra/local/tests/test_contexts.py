@@ -1,6 +1,8 @@
 """The command line from any directory: contexts of a user's own, the bus and nothing else."""
 
 import contextlib
+import csv
+import io
 import json
 import os
 import pty
@@ -171,7 +173,20 @@ class Contexts(unittest.TestCase):
         self.apportion(*by_operator, "quota", "set", "team-c", "memory", "8GiB")
         for account in ("team-c", "team-c/ml/train", "team-c/web/front"):
             self.apportion(*by_tenant, *task, account)
-        self.assertIn("team unknown: team", self.refused(3, *by_tenant, *task, "team-c/lm"))
+        refused = self.refused(3, *by_tenant, *task, "team-c/lm")
+        self.assertIn("team unknown: team", refused)
+        self.assertIn("among the teams of team-c, which are ml, web/front; did you mean ml?", refused)
+        # The tenant reads the list, and nothing that is not its own, as the operator does who asks for the tenant.
+        self.assertIn("its teams are ml, web/front", self.apportion(*by_tenant, "quota", "get", "team-c"))
+        self.assertIn("did you mean ml?", self.apportion(*by_tenant, "quota", "get", "team-c/lm"))
+        own = json.loads(self.apportion(*by_tenant, "settings", "get", "tenant", "team-c", "-o", "json"))
+        self.assertEqual(own["teams"], ["ml", "web/front"])
+        listed = self.apportion(*by_tenant, "settings", "list", "-o", "csv")
+        self.assertEqual({row["key"] for row in csv.DictReader(io.StringIO(listed)) if row["kind"] != "priority-class"},
+                         {"team-c", "team-c cpu", "team-c memory"})
+        self.assertEqual(self.apportion(*by_operator, "settings", "list", "--tenant", "team-c", "-o", "csv"), listed)
+        self.assertIn("others are for the operator", self.refused(2, *by_tenant, "settings", "list", "queue"))
+        self.assertIn("team-a", self.apportion(*by_operator, "settings", "export", "tenant"))
         self.assertIn("team unknown: namespace", self.refused(3, *by_tenant, *task, "team-c/web/back"))
         self.assertIn("team unknown: team", self.refused(3, *by_operator, "quota", "set", "team-c/lm", "gpu", "1"))
         self.assertIn("priority class unknown", self.refused(3, *by_operator, "tenant", "team-c", "--class", "nosuch"))
@@ -179,12 +194,23 @@ class Contexts(unittest.TestCase):
         file = self.home / "teams.yaml"
         file.write_text("{kind: Quota, account: team-c/lm, resource: gpu, hard: 1}")
         plan = ("plan", "-f", "../home/teams.yaml")
-        self.assertIn("teams of team-c, which are ml, web/front", self.refused(2, *by_operator, *plan))
+        self.assertIn("teams.yaml:1: document 1, Quota: account: it is not among the teams of team-c, which are ml, web/front; did",
+                      self.refused(2, *by_operator, *plan))
         # In any order of the documents.
         file.write_text(file.read_text() + "\n---\n{kind: Tenant, tenant: team-c, teams: [ml, lm, web/front]}\n")
         self.apportion(*by_operator, "apply", "-f", "../home/teams.yaml")
         self.apportion(*by_tenant, *task, "team-c/lm")
         self.assertIn("nothing to change", self.apportion(*by_operator, *plan))
+
+        # What became of an array or a file is asked for by the one id that was told.
+        self.apportion(*by_tenant, *task, "team-c/ml", "--array", "0-1", "--operation-id", "of-array")
+        became = ("operation", "of-array", "--array", "0-2", "-o", "json")
+        became = [(it["of"], it["state"], it["outcome"]) for it in json.loads(self.apportion(*by_tenant, *became))]
+        self.assertEqual(became, [("0", "decided", "accepted"), ("1", "decided", "accepted"), ("2", "unknown", "")])
+        file.write_text("{name: x, cpu: 0.1, memory: 64Mi, account: ml}\n---\n{name: y, cpu: 0.1, memory: 64Mi, after: x, account: ml}\n")
+        self.apportion(*by_tenant, "submit", "--file", "../home/teams.yaml", "--operation-id", "of-file")
+        became = json.loads(self.apportion(*by_tenant, "operation", "of-file", "--file", "../home/teams.yaml", "-o", "json"))
+        self.assertEqual([(it["of"], it["state"]) for it in became], [("x", "decided"), ("y", "decided")])
 
         # What admission itself refused says what was asked for.
         def told():
