@@ -3,7 +3,8 @@
 //!
 //! The tenant is the subject's, which the server has authenticated; it is handed to the verb beside the query, and
 //! nothing in the payload can name another. All processes of a service share the work. What cannot be answered because
-//! a server is away gets no answer: the asker's patience makes that indefinite, and asking again does no harm.
+//! a database is away is refused as `ANSWER_UNAVAILABLE`. What a process had heard when it ended gets no answer: asking again does
+//! no harm.
 
 mod asking;
 mod mark;
@@ -46,7 +47,7 @@ const GROUP: &str = "query";
 /// Of the service that hears all verbs. Another one: the server would otherwise give each query either to that service
 /// or to the one that answers it.
 const GROUP_OF_ALL: &str = "query-all";
-/// What the rows of a page may take, at the most: a reply has to fit into a message of the bus.
+/// What the rows of a page may take, at the most, but for a single one: a reply has to fit into a message of the bus.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
 /// A reply's encoded size, at the most: a little less than the servers take, for they close the connection of who sends more.
 const REPLY_BYTES_MAX: usize = (8 << 20) - 4096;
@@ -58,7 +59,7 @@ const UNDER_WAY_MAX: usize = 1024;
 const ANSWERING_MAX: usize = 32;
 /// How long a query waits for the position that it names: below any asker's patience.
 const POSITION_PATIENCE: Duration = Duration::from_secs(3);
-/// By then the asker has given up.
+/// No answer takes longer. The asker waits for twice as long, and has asked again.
 pub(crate) const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 
 /// A query that was understood.

@@ -129,7 +129,7 @@ fn named(names: &[String]) -> String {
     const SHOWN: usize = 8;
     let shown = names[..names.len().min(SHOWN)].join(", ");
     match names.len() {
-        0 => String::new(),
+        0 => "; was it started for this workload?".to_owned(),
         all if all > SHOWN => format!("; it has those of {all} tenants, as {shown}"),
         _ => format!("; it has those of the tenants {shown}"),
     }
@@ -158,7 +158,10 @@ impl Stack {
         path.filter(|path| path.exists())
             .ok_or_else(|| StackError::NoCreds {
                 key: key.to_owned(),
-                others: self.tenants_with_creds(),
+                others: match key.starts_with("tenant:") {
+                    true => self.tenants_with_creds(),
+                    false => Vec::new(),
+                },
             })
     }
 

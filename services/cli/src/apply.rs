@@ -23,6 +23,7 @@ use std::{
     fs,
     io::{self, BufRead, IsTerminal},
     path::PathBuf,
+    time::Duration,
 };
 
 #[derive(Args)]
@@ -94,20 +95,25 @@ impl Files {
     ) -> Result<Planned, Failure> {
         let documents = self.read()?;
         let faults = documents.faults();
-        let asked = async {
+        let told = async {
             let directory = self.directory(context)?;
             let client = match sending {
-                // Nobody waits for a cell to be told what is wrong with a file.
                 Some(sending) if faults.is_empty() => sending.operator(context).await?,
                 _ => context.operator_until(None).await?,
             };
             let standing = Self::standing(&documents, &client, context).await?;
             Ok::<_, Failure>((directory, client, standing))
         };
-        let (directory, client, (standing, now_ms)) = match asked.await {
-            Err(_) if !faults.is_empty() => return Err(faulty(&faults)),
-            asked => asked?,
+        let told = match faults.is_empty() {
+            true => told.await,
+            // Nobody waits long for a cell to be told what is wrong with a file.
+            false => match tokio::time::timeout(WITH_FAULTS, told).await {
+                Ok(Ok(told)) => Ok(told),
+                Ok(Err(why)) => return Err(faulty_alone(&faults, &why.to_string())),
+                Err(_) => return Err(faulty_alone(&faults, "the cell does not answer")),
+            },
         };
+        let (directory, client, (standing, now_ms)) = told?;
         let plan = manifest::plan(&documents, &standing, self.prune, now_ms);
         Ok(Planned {
             plan: plan.map_err(|faults| faulty(&faults))?,
@@ -155,6 +161,15 @@ impl Files {
         })?;
         Ok((standing, now_ms))
     }
+}
+
+/// How long the cell is asked for what a file with faults names.
+const WITH_FAULTS: Duration = Duration::from_secs(3);
+
+/// Of files alone.
+fn faulty_alone(faults: &[manifest::Fault], why: &str) -> Failure {
+    note!("what they name was not looked at: {why}");
+    faulty(faults)
 }
 
 fn faulty(faults: &[impl ToString]) -> Failure {

@@ -47,10 +47,24 @@ impl Operation {
             let view = client.operation(id, 0).await?;
             Ok::<_, QueryError>(row(&title, &view))
         });
-        let rows = stream::iter(asked).buffered(AT_ONCE).try_collect().await?;
-        Page::of(sheet(rows), "nothing was asked for").print(self.output)
+        let rows: Vec<_> = stream::iter(asked).buffered(AT_ONCE).try_collect().await?;
+        let is_unknown = |row: &Vec<Cell>| row.iter().any(|cell| cell.text == UNKNOWN);
+        let remark = rows.iter().any(is_unknown).then(|| {
+            let file = match self.file {
+                Some(_) => "; the file has to be as it was sent",
+                None => "",
+            };
+            format!("unknown: {NOTHING_RECORDED}{file}")
+        });
+        Page::of(sheet(rows), "nothing was asked for")
+            .lines(remark)
+            .print(self.output)
     }
 }
+
+const UNKNOWN: &str = "unknown";
+const NOTHING_RECORDED: &str = "nothing of it is recorded: it was never received, is still at the inbox, was refused before anything was \
+    recorded, or is older than operations are kept; sent again with this id, it is done once";
 
 fn sheet(rows: Vec<Vec<Cell>>) -> Sheet {
     let columns = vec![
@@ -88,7 +102,7 @@ impl<'a> Known<'a> {
             state: match view.state() {
                 OperationState::Open => "open",
                 OperationState::Decided => "decided",
-                OperationState::Unknown | OperationState::Unspecified => "unknown",
+                OperationState::Unknown | OperationState::Unspecified => UNKNOWN,
             },
             outcome: result.map(outcome).unwrap_or_default(),
             allocation: match result {
@@ -117,10 +131,9 @@ fn page(view: &OperationView) -> Page {
         .add("allocation_id", "allocation", named(allocation));
     let page = Page::one(fields);
     match state {
-        "unknown" => page.text(
-            "nothing of it is recorded: it was never received, is still at the inbox, was refused before anything was recorded, or is older \
-             than operations are kept; sent again with this id, it is done once. Those of an array or a file are asked for with --array or --file",
-        ),
+        UNKNOWN => page.text(format!(
+            "{NOTHING_RECORDED}. Those of an array or a file are asked for with --array or --file"
+        )),
         _ => page,
     }
 }

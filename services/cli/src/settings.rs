@@ -86,11 +86,12 @@ pub struct Export {
 
 impl SettingsCommand {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let (of, kinds): (_, Vec<&str>) = match &self {
-            Self::List(list) => (&list.of, list.kind.iter().map(String::as_str).collect()),
-            Self::Get(get) => (&get.of, vec![get.kind.setting()]),
+        let (of, kinds): (_, Vec<String>) = match &self {
+            Self::List(list) => (&list.of, list.kind.clone().into_iter().collect()),
+            Self::Get(get) => (&get.of, vec![get.kind.setting().replace('_', "-")]),
             Self::Export(export) => {
-                let kinds = export.kinds.iter().map(|kind| kind.setting());
+                let kinds = export.kinds.iter();
+                let kinds = kinds.map(|kind| kind.setting().replace('_', "-"));
                 (&export.of, kinds.collect())
             }
         };
@@ -99,7 +100,7 @@ impl SettingsCommand {
         if let Some(kind) = kinds.iter().find(|kind| of_tenant && !is_told(kind)) {
             return Err(Failure::usage(format!(
                 "{}: of a tenant there are its tenant, quota, budget and priority-class; the others are for the operator",
-                kind.replace('_', "-")
+                kind
             )));
         }
         let client = match of_tenant {
@@ -115,16 +116,9 @@ impl SettingsCommand {
     }
 }
 
-/// Whether a tenant is told what is set of this kind.
+/// Whether a tenant is told what is set of a kind of this name.
 fn is_told(kind: &str) -> bool {
-    [
-        "tenant",
-        "quota",
-        "budget",
-        "priority_class",
-        "priority-class",
-    ]
-    .contains(&kind)
+    ["tenant", "quota", "budget", "priority-class"].contains(&kind)
 }
 
 /// All settings of a kind, or of all with an empty one; what was taken back is among them.

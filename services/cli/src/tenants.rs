@@ -12,6 +12,7 @@ use crate::{
 use clap::Args;
 use client::{Client, TenantView, TenantsQuery};
 use schemas::v1::setting_view::Change;
+use std::time::Duration;
 use vocab::{ResourceKind, Token};
 
 #[derive(Args)]
@@ -23,6 +24,7 @@ pub struct Tenants {
     output: Output,
 }
 
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Tenants of a page, at the most.
 const PAGE_MAX: u32 = 1000;
 
@@ -67,7 +69,9 @@ pub async fn demand(client: &Client, name: &Token) -> Result<(), Failure> {
 
 /// The teams and namespaces that a tenant has; empty: any may be named. None: the cell does not tell.
 pub async fn teams(client: &Client, tenant: &str) -> Option<Vec<String>> {
-    let found = settings::views(client, "tenant", tenant).await.ok()?;
+    // It is told beside something else, which does not wait for it.
+    let found = tokio::time::timeout(PATIENCE, settings::views(client, "tenant", tenant));
+    let found = found.await.ok()?.ok()?;
     let own = found.into_iter().find(|view| view.key == tenant);
     match own?.change? {
         Change::Tenant(set) => Some(set.teams),

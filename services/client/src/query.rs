@@ -5,6 +5,7 @@
 //! [`Rule::NotApplied`](vocab::Rule::NotApplied) otherwise.
 
 use crate::Client;
+use async_nats::Request;
 use bytes::Bytes;
 use futures::{StreamExt, stream::FuturesUnordered};
 use prost::Message;
@@ -28,7 +29,9 @@ const SERVICE_ERROR: &str = "Nats-Service-Error";
 /// Between two askings of a question that has no answer yet.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// How often a question is asked, at the most.
-const ASKED_MAX: usize = 3;
+const ASKED_MAX: u32 = 3;
+/// How long an answer is waited for, from when the question was asked first.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why a question was not answered.
 #[derive(Debug, thiserror::Error)]
@@ -288,9 +291,10 @@ impl Client {
         self.0.replies.denial.clear();
         // What the bus forbids it says beside the question, which then has no answer.
         let denied = self.0.replies.denial.of(&subject);
-        let ask = async || {
-            let nats = &self.0.nats;
-            answer(nats.request(subject.clone(), payload.clone()).await?)
+        let ask = async |before: u32| {
+            let left = PATIENCE - AGAIN_AFTER * before;
+            let request = Request::new().payload(payload.clone()).timeout(Some(left));
+            answer(self.0.nats.send_request(subject.clone(), request).await?)
         };
         tokio::select! {
             biased;
@@ -327,14 +331,15 @@ fn is_answer<R>(said: &Result<R, QueryError>) -> bool {
 }
 
 /// The first answer to a question that is asked again while it has none: the process that heard it may have ended since, and a
-/// question changes nothing. Where all that were asked so far were in vain, what the last of them said.
+/// question changes nothing. `ask` is told how often it was asked before. Where all that were asked so far were in vain, what the last of
+/// them said.
 async fn first_answer<A: Future, P: Future<Output = ()>>(
-    ask: impl Fn() -> A,
+    ask: impl Fn(u32) -> A,
     pause: impl Fn() -> P,
     is_answer: impl Fn(&A::Output) -> bool,
 ) -> A::Output {
     let mut asked = 1;
-    let mut open = FuturesUnordered::from_iter([ask()]);
+    let mut open = FuturesUnordered::from_iter([ask(0)]);
     let mut waits = Box::pin(pause());
     loop {
         tokio::select! {
@@ -345,8 +350,8 @@ async fn first_answer<A: Future, P: Future<Output = ()>>(
                 }
             }
             () = &mut waits, if asked < ASKED_MAX => {
+                open.push(ask(asked));
                 asked += 1;
-                open.push(ask());
                 waits.set(pause());
             }
         }
@@ -373,7 +378,9 @@ mod tests {
         expected: (usize, Option<Result<usize, usize>>),
     ) {
         let hands = Hands::default();
-        let ask = || {
+        let told = RefCell::new(0..);
+        let ask = |before: u32| {
+            assert_eq!(told.borrow_mut().next(), Some(before));
             let (sender, receiver) = oneshot::channel();
             hands.askings.borrow_mut().push(sender);
             receiver.map(|said| said.unwrap())
@@ -410,7 +417,7 @@ mod tests {
         check(&[pause, pause], (3, None)).await;
         // It is asked three times at the most.
         check(&[pause, pause, pause], (3, None)).await;
-        for one in 0..ASKED_MAX {
+        for one in 0..ASKED_MAX as usize {
             check(&[pause, pause, answered(one)], (3, Some(Ok(one)))).await;
         }
         // Nobody hears it at all.

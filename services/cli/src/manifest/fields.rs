@@ -10,6 +10,8 @@ use std::{collections::BTreeMap, fmt};
 
 pub type Fields = Map<String, Value>;
 
+const MISSING: &str = "it is missing";
+
 /// What is wrong with a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wrong {
@@ -22,6 +24,14 @@ impl Wrong {
     pub fn new(field: &str, why: impl Into<String>) -> Self {
         let (field, why) = (field.to_owned(), why.into());
         Self { field, why }
+    }
+
+    pub fn missing(field: &str) -> Self {
+        Self::new(field, MISSING)
+    }
+
+    pub fn is_missing(&self) -> bool {
+        self.why == MISSING
     }
 
     pub fn at(field: &'static str) -> impl FnOnce(String) -> Self {
@@ -49,7 +59,7 @@ pub fn one<T: DeserializeOwned>(fields: &Fields, name: &str) -> Result<Option<T>
 
 /// One field that has to be there.
 pub fn needed<T: DeserializeOwned>(fields: &Fields, name: &str) -> Result<T, Wrong> {
-    one(fields, name)?.ok_or_else(|| Wrong::new(name, "it is missing"))
+    one(fields, name)?.ok_or_else(|| Wrong::missing(name))
 }
 
 pub fn typed<T: DeserializeOwned>(fields: &Fields) -> Result<T, Wrong> {
@@ -66,7 +76,7 @@ pub fn typed<T: DeserializeOwned>(fields: &Fields) -> Result<T, Wrong> {
             .strip_prefix("missing field `")
             .and_then(|rest| rest.split_once('`'));
         match (missing, found) {
-            (Some((name, _)), _) => Wrong::new(name, "it is missing"),
+            (Some((name, _)), _) => Wrong::missing(name),
             (None, Some(found)) => Wrong::new(&path.to_string(), said(&error, found)),
             (None, None) => Wrong::new(&path.to_string(), error.to_string()),
         }

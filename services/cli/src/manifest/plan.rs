@@ -187,12 +187,14 @@ pub fn plan(
     let (mut steps, mut faults) = (Vec::new(), documents.faults());
     let mut named: BTreeMap<(Kind, String), &Document> = BTreeMap::new();
     let mut is_whole = documents.is_whole;
+    // Of what is misspelt it is not known what would be set, and so neither what is missing nor what is there twice.
+    let mut misspelt = Vec::new();
     for document in &documents.all {
+        let is_misspelt = !document.unknown.is_empty();
         let key = match document.kind.key(&document.fields, now_ms) {
             Ok(key) => key,
             Err(wrong) => {
-                // Of a name that is misspelt, that is said already.
-                if document.unknown.is_empty() {
+                if !(is_misspelt && wrong.is_missing()) {
                     faults.push(document.fault(&wrong));
                 }
                 is_whole = false;
@@ -200,6 +202,10 @@ pub fn plan(
             }
         };
         let id = (document.kind, key.clone());
+        if is_misspelt {
+            misspelt.push((id, document));
+            continue;
+        }
         let Some(other) = named.insert(id.clone(), document) else {
             continue;
         };
@@ -222,17 +228,22 @@ pub fn plan(
     }
     let mut faulty = BTreeSet::new();
     for (id, document) in &named {
-        if !document.unknown.is_empty() {
-            faulty.insert(id);
-            continue;
-        }
         match wanted(document, &id.1, standing, now_ms) {
             Ok(step) => steps.push(step),
             Err(wrong) => {
-                faulty.insert(id);
+                faulty.insert(id.clone());
                 faults.push(document.fault(&wrong));
             }
         }
+    }
+    for (id, document) in misspelt {
+        if let Err(wrong) = wanted(document, &id.1, standing, now_ms)
+            && !wrong.is_missing()
+        {
+            faults.push(document.fault(&wrong));
+        }
+        faulty.insert(id.clone());
+        named.entry(id).or_insert(document);
     }
     if is_whole {
         let names = Names {
@@ -303,7 +314,7 @@ pub fn kinds_named(kind: Kind) -> &'static [Kind] {
 struct Names<'a> {
     named: &'a BTreeMap<(Kind, String), &'a Document>,
     /// Those of the documents that do not say what will be there.
-    faulty: &'a BTreeSet<&'a (Kind, String)>,
+    faulty: &'a BTreeSet<(Kind, String)>,
     standing: &'a Standing,
 }
 
@@ -313,10 +324,15 @@ impl Names<'_> {
         self.named.contains_key(&id) || self.standing.get(kind, name).is_some()
     }
 
-    /// Of those that there will be, the one that was probably meant.
-    fn meant(&self, kind: Kind, name: &str) -> String {
-        let all = self.named.keys().chain(self.standing.settings.keys());
-        let others = all.filter(|(of, key)| *of == kind && self.is_there(kind, key));
+    /// Of those that there will be, the one that was probably meant by a step.
+    fn meant(&self, step: &Step, kind: Kind, name: &str) -> String {
+        let stand = self.standing.settings.keys();
+        let stand = stand.filter(|(of, key)| self.standing.get(*of, key).is_some());
+        let all = self.named.keys().chain(stand);
+        let others = all.filter(|(of, key)| {
+            let is_itself = step.kind == kind && step.key == *key;
+            *of == kind && !is_itself
+        });
         did_you_mean(name, others.map(|(_, key)| key.as_str()))
     }
 
@@ -345,7 +361,7 @@ impl Names<'_> {
                 if self.is_there(kind, name) || named_already.contains(&(field, kind, name)) {
                     continue;
                 }
-                let (of, meant) = (kind.name(), self.meant(kind, name));
+                let (of, meant) = (kind.name(), self.meant(step, kind, name));
                 fault(
                     field,
                     format!("there is no {of} {name}, neither in the cell nor in the files{meant}"),

@@ -629,31 +629,36 @@ fn parents_go_before_their_queues() {
 #[test]
 fn what_is_named_has_to_be_set() {
     let cell = Cell::of(vec![]);
-    let unmet = |file: &str| cell.unmet(file);
     let quota = "kind: Quota\naccount: a/ml\nresource: cpu\nhard: 4\n";
     assert_eq!(
-        unmet(quota),
+        cell.unmet(quota),
         [
             "file:2: document 1, Quota: account: there is no Tenant a, neither in the cell nor in the files"
         ]
     );
     let tenant = "---\nkind: Tenant\ntenant: a\n";
-    assert_eq!(unmet(&format!("{quota}{tenant}")), Vec::<String>::new());
+    assert_eq!(
+        cell.unmet(&format!("{quota}{tenant}")),
+        Vec::<String>::new()
+    );
     let tenant = format!("{quota}{tenant}classes: [urgent]\n");
     assert_eq!(
-        unmet(&tenant),
+        cell.unmet(&tenant),
         [
             "file:8: document 2, Tenant: classes: there is no PriorityClass urgent, neither in the cell nor in the files"
         ]
     );
     let class = "---\nkind: PriorityClass\nclass: urgent\nvalue: 5\n";
-    assert_eq!(unmet(&format!("{tenant}{class}")), Vec::<String>::new());
+    assert_eq!(
+        cell.unmet(&format!("{tenant}{class}")),
+        Vec::<String>::new()
+    );
     let queue = "kind: Queue\nqueue: q\nparent: top\ntenants: [b]\n";
-    assert_eq!(unmet(queue).len(), 2);
+    assert_eq!(cell.unmet(queue).len(), 2);
     // Also one that is wrong itself is there, and what is meant is said.
     let files = format!("{}hrad: 1\n", tenant.replace("urgent", "urgnt") + class);
     assert_eq!(
-        unmet(&files),
+        cell.unmet(&files),
         [
             "file:8: document 2, Tenant: classes: there is no PriorityClass urgnt, neither in the cell nor in the files; did you mean urgent?",
             "file:13: document 3, PriorityClass: hrad: there is no such field; fields are class, value, preemptible, preempts, grace, placement, closed",
@@ -662,19 +667,35 @@ fn what_is_named_has_to_be_set() {
     // Of one whose name is misspelt nobody knows what it would set.
     let misspelt = format!("{quota}---\nkind: Tenant\ntennant: a\n");
     assert_eq!(
-        unmet(&misspelt),
+        cell.unmet(&misspelt),
         ["file:7: document 2, Tenant: tennant: there is no such field; did you mean tenant?"]
     );
+    // One that is misspelt is neither a second of the same, nor of a wrong value less.
+    let rates =
+        "kind: Rate\nresource: gpu\nprice: 1\n---\nkind: Rate\nresource: gpu\ntenat: b\nprice: -\n";
+    let found = cell.unmet(rates);
+    let starts = [
+        "file:7: document 2, Rate: tenat: ",
+        "file:8: document 2, Rate: price: ",
+    ];
+    assert_eq!(found.len(), starts.len(), "{found:?}");
+    for (fault, start) in found.iter().zip(starts) {
+        assert!(fault.starts_with(start), "{fault}");
+    }
+    // A queue is not above itself.
+    let own = "kind: Queue\nqueue: q1\nparent: q2\n";
+    assert!(
+        cell.unmet(own)[0].ends_with("there is no Queue q2, neither in the cell nor in the files")
+    );
     // Where a document cannot be read, nobody knows what it would set.
-    assert_eq!(unmet(&format!("{quota}---\nkind: Tenat\n")).len(), 1);
+    assert_eq!(cell.unmet(&format!("{quota}---\nkind: Tenat\n")).len(), 1);
     let rate = "kind: Rate\nresource: cpu\nprice: 1\ntenant: b\n";
-    assert_eq!(unmet(rate).len(), 1);
+    assert_eq!(cell.unmet(rate).len(), 1);
 }
 
 #[test]
 fn an_account_is_of_a_team_that_its_tenant_will_have() {
     let mut cell = Cell::of(vec![]);
-    let unmet = |cell: &Cell, file: &str| cell.unmet(file);
     let none = Vec::<String>::new();
     let quota = "---\nkind: Quota\naccount: a/ml/train\nresource: cpu\nhard: 4\n";
     let budget = "---\nkind: Budget\naccount: a/ml\nof: cpu\namount: 4\nper: day\n";
@@ -684,20 +705,20 @@ fn an_account_is_of_a_team_that_its_tenant_will_have() {
         format!("file:{place}: account: it is not among the teams of a, which are {teams}")
     };
     for teams in ["", "ml", "ml/train", "web, ml/train"] {
-        assert_eq!(unmet(&cell, &(tenant(teams) + &both)), none, "{teams}");
+        assert_eq!(cell.unmet(&(tenant(teams) + &both)), none, "{teams}");
     }
     assert_eq!(
-        unmet(&cell, &(tenant("web") + &both)),
+        cell.unmet(&(tenant("web") + &both)),
         [
             missing("6: document 2, Quota", "web"),
             missing("11: document 3, Budget", "web")
         ]
     );
-    let only = unmet(&cell, &(tenant("ml/serve") + &both));
+    let only = cell.unmet(&(tenant("ml/serve") + &both));
     assert_eq!(only, [missing("6: document 2, Quota", "ml/serve")]);
-    let meant = unmet(&cell, &(tenant("web, ml/trian, m1") + budget));
+    let meant = cell.unmet(&(tenant("web, ml/trian, m1") + budget));
     assert_eq!(meant.len(), 0, "a namespace covers its team: {meant:?}");
-    let meant = unmet(&cell, &(tenant("web, m1") + budget));
+    let meant = cell.unmet(&(tenant("web, m1") + budget));
     assert_eq!(
         meant,
         [missing(
@@ -707,25 +728,22 @@ fn an_account_is_of_a_team_that_its_tenant_will_have() {
     );
     // By what stands; and what stands itself may change.
     applied(&mut cell, &(tenant("ml") + quota));
-    assert_eq!(unmet(&cell, budget), none);
+    assert_eq!(cell.unmet(budget), none);
     let other = budget.replace("a/ml", "a/web");
-    assert_eq!(
-        unmet(&cell, &other),
-        [missing("3: document 1, Budget", "ml")]
-    );
+    assert_eq!(cell.unmet(&other), [missing("3: document 1, Budget", "ml")]);
     // What a faulty tenant would have is not known.
     let faulty = format!("kind: Tenant\ntenant: a\ntems: [web]\n{other}");
     assert_eq!(
-        unmet(&cell, &faulty),
+        cell.unmet(&faulty),
         ["file:3: document 1, Tenant: tems: there is no such field; did you mean teams?"]
     );
     applied(&mut cell, &tenant("web"));
-    assert_eq!(unmet(&cell, &quota.replace("hard: 4", "hard: 5")), none);
+    assert_eq!(cell.unmet(&quota.replace("hard: 4", "hard: 5")), none);
     assert_eq!(
-        unmet(&cell, budget),
+        cell.unmet(budget),
         [missing("3: document 1, Budget", "web")]
     );
-    assert_eq!(unmet(&cell, &other), none);
+    assert_eq!(cell.unmet(&other), none);
 }
 
 #[test]

@@ -341,7 +341,8 @@ async fn help(client: &Client, request: &v1::Submit, failed: &Failed) -> Option<
     };
     let refusal = refused.refusal.clone().unwrap_or_default();
     if let Some(flag) = flag(&refusal.subject) {
-        let is_nothing = refusal.rule() == v1::Rule::QuantityZero;
+        let is_nothing = refusal.rule() == v1::Rule::QuantityZero
+            && ["cpu_milli", "memory_bytes"].contains(&&*refusal.subject);
         let instead = if is_nothing {
             ", or --best-effort for no cpu and no memory"
         } else {

@@ -1,7 +1,7 @@
 //! Queues: what is set for each, what it holds, and what a tenant has waiting.
 
 use crate::store::{self, QueueState, Queued, Standing};
-use chassis::query::{Asked, Trouble, Verb, page_limit};
+use chassis::query::{Asked, Trouble, Verb, cut_to_fit, page_limit};
 use schemas::v1::{
     LimitRequest, QueueQuery, QueueReply, QueueView, QueuedView, QueuesQuery, QueuesReply,
     WaitingCount,
@@ -35,10 +35,15 @@ impl Verb for QueuesQueries {
         }
         let page = store::queues(&self.pool, asked.whose(), &query.after, limit).await?;
         let view = |one: &QueueState| view(one, asked.whose());
+        let mut queues: Vec<_> = page.found.iter().map(view).collect();
+        let next = match cut_to_fit(&mut queues) {
+            true => queues.last().map(|last| last.queue.clone()),
+            false => page.next,
+        };
         Ok(QueuesReply {
-            queues: page.found.iter().map(view).collect(),
+            queues,
             refusal: None,
-            next: page.next.unwrap_or_default(),
+            next: next.unwrap_or_default(),
             lsn: asked.applied.0,
         })
     }

@@ -2,7 +2,7 @@
 
 use super::{name_prefix, nodes::amounts};
 use crate::store::{self, TenantUse};
-use chassis::query::{Asked, Trouble, Verb, page_limit};
+use chassis::query::{Asked, Trouble, Verb, cut_to_fit, page_limit};
 use schemas::v1::{TenantView, TenantsPage, TenantsQuery};
 use sqlx::PgPool;
 use vocab::{Lsn, Rule, Token};
@@ -35,10 +35,15 @@ impl Verb for TenantsQueries {
         }
         let page = store::tenants(&self.pool, &prefix, &query.after, limit).await?;
         let capacity = store::capacity(&self.pool).await?;
+        let mut tenants: Vec<_> = page.found.iter().map(view).collect();
+        let next = match cut_to_fit(&mut tenants) {
+            true => tenants.last().map(|last| last.tenant.clone()),
+            false => page.next,
+        };
         Ok(TenantsPage {
-            tenants: page.found.iter().map(view).collect(),
+            tenants,
             refusal: None,
-            next: page.next.unwrap_or_default(),
+            next: next.unwrap_or_default(),
             lsn: asked.applied.0,
             capacity: Some(amounts(capacity)),
         })
