@@ -672,7 +672,7 @@ fn what_is_named_has_to_be_set() {
     );
     // One that is misspelt is neither a second of the same, nor of a wrong value less.
     let rates =
-        "kind: Rate\nresource: gpu\nprice: 1\n---\nkind: Rate\nresource: gpu\ntenat: b\nprice: -\n";
+        "kind: Rate\nresource: gpu\nprice: 1\n---\nkind: Rate\nresource: gpu\ntenat: b\nprice: x\n";
     let found = cell.unmet(rates);
     let starts = [
         "file:7: document 2, Rate: tenat: ",
