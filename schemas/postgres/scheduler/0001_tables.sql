@@ -1,4 +1,4 @@
--- Made of the rows in services/scheduler/src/store by APPORTION_WRITE=1 cargo test -p scheduler --test warm
+-- Made of the rows in services/scheduler/src/store by APPORTION_WRITE=1 cargo test -p scheduler --test it the_migration
 
 CREATE TABLE projection_position (
     name text NOT NULL,

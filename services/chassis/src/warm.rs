@@ -8,9 +8,6 @@ mod position;
 mod rows;
 pub mod schema;
 
-#[cfg(feature = "scratch")]
-pub mod scratch;
-
 pub use fault::WarmError;
 pub use position::Position;
 pub use rows::{insert, insert_into, merge, update};

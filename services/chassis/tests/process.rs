@@ -1,5 +1,6 @@
 //! A whole process: this binary runs itself as a service, so that signals, exit codes and last words are real.
 
+#[path = "it/common/mod.rs"]
 mod common;
 
 use std::fs;

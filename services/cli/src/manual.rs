@@ -52,7 +52,7 @@ mod reference;
 mod tests {
     use super::{reference::reference, *};
     use crate::commands;
-    use chassis::check_made;
+    use testkit::check_made;
 
     /// Commands that print no data, but that something was done; or data in one form alone, for another command or a shell.
     const WITHOUT_DATA: &str = "context set, context use, context delete, cell init, cell raise, bus init, bus operator add, \

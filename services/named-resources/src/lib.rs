@@ -6,7 +6,6 @@
 
 mod config;
 mod decide;
-#[cfg(any(test, feature = "model"))]
 pub mod model;
 mod space;
 

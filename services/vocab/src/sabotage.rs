@@ -1,5 +1,5 @@
-//! Bugs put in on purpose, so that the simulation can show that it finds them. Only behind the feature `sabotage`,
-//! which no shipped binary has; without it `armed` is constant false.
+//! Bugs put in on purpose, so that the simulation can show that it finds them. They exist only in builds with debug
+//! assertions; in a release build `armed` is constant false.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bug {
@@ -75,23 +75,26 @@ pub enum Bug {
     TeamsIgnored,
 }
 
-#[cfg(feature = "sabotage")]
+#[cfg(debug_assertions)]
 thread_local! {
     static ARMED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
 }
 
 /// Arms one bug, or none, on this thread.
-#[cfg(feature = "sabotage")]
+#[cfg(debug_assertions)]
 pub fn arm(bug: Option<Bug>) {
     ARMED.with(|cell| cell.set(bug));
 }
 
-#[cfg(feature = "sabotage")]
+/// Returns whether the bug is armed on this thread.
+#[cfg(debug_assertions)]
+#[inline]
 pub fn armed(bug: Bug) -> bool {
     ARMED.with(std::cell::Cell::get) == Some(bug)
 }
 
-#[cfg(not(feature = "sabotage"))]
+/// Returns false: a release build has no bugs to arm.
+#[cfg(not(debug_assertions))]
 #[inline(always)]
 pub const fn armed(_bug: Bug) -> bool {
     false

@@ -1,7 +1,7 @@
 //! How much memory the cell's services take for what is kept of each tenant, and how much more of it a tenant may have.
 //!
 //! It is counted by stated costs, from what is on the ledger alone. They are what all deciders and projections of a cell take
-//! together, measured by `loadtest/tests/guard/room.rs`. A change of them is a change of the state: count `STATE_VERSION` up.
+//! together, measured by `loadtest/tests/it/guard/room.rs`. A change of them is a change of the state: count `STATE_VERSION` up.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -183,8 +183,6 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 20_000, ..ProptestConfig::default() })]
-
         /// Whatever the wall clock does, time passes, and not by more than a tenth faster or slower than it does.
         #[test]
         fn time_neither_stands_still_nor_jumps(

@@ -4,7 +4,7 @@
 //! Keys, types and meanings are read from the structs that the files are read into, as rustfmt writes them; defaults are
 //! those of the running code. That there is no other key is asked of the code that refuses unknown ones.
 
-use chassis::{Config, HttpConfig, LogConfig, Service, check_made};
+use chassis::{Config, HttpConfig, LogConfig, Service};
 use serde::de::DeserializeOwned;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,6 +13,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
 };
+use testkit::check_made;
 
 const INTRODUCTION: &str = "\
 # Configuration

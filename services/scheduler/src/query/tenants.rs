@@ -51,7 +51,9 @@ impl Verb for TenantsQueries {
 }
 
 fn view(one: &TenantUse) -> TenantView {
-    let (version, weight_milli) = one.settings.unwrap_or((0, USUAL_WEIGHT_MILLI));
+    let (version, weight_milli) = one
+        .settings
+        .unwrap_or_else(|| (0, vocab::TenantSettings::default().weight_milli));
     TenantView {
         tenant: one.tenant.clone(),
         version,
@@ -63,19 +65,5 @@ fn view(one: &TenantUse) -> TenantView {
         started: one.running,
         stopping: one.stopping,
         held: Some(amounts(one.held)),
-    }
-}
-
-/// As [`vocab::TenantSettings`] has it where nobody has set any.
-const USUAL_WEIGHT_MILLI: u32 = 1000;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_was_never_set_has_the_usual_weight() {
-        let usual = vocab::TenantSettings::default().weight_milli;
-        assert_eq!(USUAL_WEIGHT_MILLI, usual);
     }
 }

@@ -327,8 +327,6 @@ fn change() -> impl Strategy<Value = ChangeRequest> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4000))]
-
     #[test]
     fn what_was_set_would_be_set_again_by_what_is_read_back(request in change()) {
         let cell = cell();

@@ -140,8 +140,6 @@ impl Case {
 const POLICIES: [NumaPolicy; 3] = NumaPolicy::ALL;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
-
     #[test]
     fn a_choice_is_found_iff_there_is_one(case in any_case()) {
         let fits = case.fits(case.all());

@@ -1,0 +1,4 @@
+//! The integration tests of this crate, in one program: each more is linked with all dependencies again.
+
+mod sabotage;
+mod simulate;
