@@ -1,11 +1,11 @@
-//! `loadtest agent`: how many commands a second this machine's agent starts and ends, and what it costs while nothing runs.
+//! `loadtest agent`: commands per second that this machine's agent starts and ends, and the cost of an idle agent.
 //!
 //! Each command is `true`, and goes the whole way: submitted through the client's library, placed, assigned, run by the real
-//! agent with a shim of its own, reported, ended on the ledger. A bounded number is under way, and what is counted are ends.
+//! agent with its own shim, reported, ended on the ledger. A bounded number is under way, and ends are counted.
 
 use crate::{
     kit::{
-        aims::{Aim, Figure},
+        aims::{Aim, Figure, judged},
         facts::{self, Facts},
         figures::{mean, round},
         report::{Measure, Out, ReportError, object},
@@ -17,7 +17,7 @@ use chassis::{Stopwatch, stack::Stack};
 use client::{Client, NoOutcome, Operation, Submit};
 use futures::{StreamExt, stream::FuturesUnordered};
 use replay::{
-    command::{block_on, exit},
+    command::{Size, block_on, exit},
     reach::{ReachError, connect, operator, tenants},
 };
 use schemas::v1::{self, outcome::Result as Decided, request::Verb};
@@ -36,10 +36,10 @@ use std::{
 use vocab::{EndCause, Event, EventKind, Kinds};
 
 const AIM_RUNS_PER_S: f64 = 200.0;
-/// Of one core, in percent.
+/// Percent of one core.
 const AIM_IDLE_CPU: f64 = 0.2;
 const AIM_MEMORY_MB: f64 = 20.0;
-/// As the launcher calls it.
+/// Its name in the launcher.
 const AGENT: &str = "node-agent";
 const CPU_MILLI: i64 = 10;
 const MEMORY_BYTES: i64 = 32 << 20;
@@ -59,16 +59,18 @@ pub struct Options {
     stack: PathBuf,
     #[command(flatten)]
     out: Out,
-    #[arg(long, default_value_t = 3)]
+    #[command(flatten)]
+    size: Size,
+    #[arg(long, default_value_t = 3, default_value_if("smoke", "true", "1"))]
     rounds: usize,
-    /// Of commands, in each round.
-    #[arg(long, default_value_t = 10)]
+    /// Seconds with commands in each round.
+    #[arg(long, default_value_t = 10, default_value_if("smoke", "true", "1"))]
     seconds: u64,
-    /// Without commands, in each round.
-    #[arg(long, default_value_t = 60)]
+    /// Seconds without commands in each round.
+    #[arg(long, default_value_t = 60, default_value_if("smoke", "true", "1"))]
     idle_seconds: u64,
     /// Commands that are under way at a time.
-    #[arg(long, default_value_t = 32)]
+    #[arg(long, default_value_t = 32, default_value_if("smoke", "true", "4"))]
     at_once: u64,
 }
 
@@ -109,7 +111,7 @@ pub fn main(options: &Options) -> ExitCode {
 }
 
 async fn run(options: &Options) -> Result<(), AgentError> {
-    let measure = Measure::begin("agent");
+    let measure = Measure::begin("agent", options.size);
     let stack = Stack::read(&options.stack).map_err(ReachError::from)?;
     let agent = Process::of(&stack)?;
     let fresh_mb = agent.memory_mb()?;
@@ -146,6 +148,7 @@ async fn run(options: &Options) -> Result<(), AgentError> {
             .aims(Aim::AtMost(AIM_MEMORY_MB)),
         Figure::new("memory of the idle agent", "MB", memory).aims(Aim::AtMost(AIM_MEMORY_MB)),
     ];
+    let figures = judged(figures, options.size);
     figures.iter().for_each(|figure| println!("{figure}"));
     let cpu = cpu.into_iter();
     let cpu_cores = cpu.map(|(name, rounds)| (name, round(mean(&rounds), 2)));
@@ -181,7 +184,7 @@ impl Bench {
         let settings = scene::settings(std::slice::from_ref(tenant));
         let operator = operator(stack).await?;
         settings.apply(&operator).await.map_err(BenchError::from)?;
-        scene::until_ready(stack, 1).await?;
+        scene::until_ready(stack, 1, 0).await?;
         let seen = Arc::<Seen>::default();
         let sees = seen.clone();
         let kinds = Kinds::of(&[EventKind::AllocationEnded]);

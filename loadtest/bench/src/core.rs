@@ -13,7 +13,7 @@ mod report;
 use crate::kit::report::{Out, ReportError, line};
 use crowd::{Crowd, Frames};
 use measure::{Figures, Setting};
-use replay::command::exit;
+use replay::command::{Size, exit};
 use serde::de::DeserializeOwned;
 use std::{
     env, io,
@@ -25,16 +25,29 @@ use vocab::PlacementPolicy;
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// Nodes in the cluster; several values are measured one after the other.
-    #[arg(long, value_delimiter = ',', default_value = "1000,10000,100000")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "1000,10000,100000",
+        default_value_if("smoke", "true", "20")
+    )]
     nodes: Vec<u32>,
     /// Allocations that wait while it is measured.
-    #[arg(long, default_value_t = 1_000_000)]
+    #[arg(
+        long,
+        default_value_t = 1_000_000,
+        default_value_if("smoke", "true", "2000")
+    )]
     pending: u64,
     /// Placement policies: default, best_fit, spread, gpu_packing, fgd.
     #[arg(long, value_delimiter = ',', value_parser = policy, default_value = "default,best_fit,fgd")]
     policy: Vec<PlacementPolicy>,
     /// Placements to be timed in each case.
-    #[arg(long, default_value_t = 200_000)]
+    #[arg(
+        long,
+        default_value_t = 200_000,
+        default_value_if("smoke", "true", "500")
+    )]
     decisions: u64,
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -51,13 +64,15 @@ pub struct Options {
     crowds_only: bool,
     /// Seconds of deciding after which a crowd is let be that has not come to rest, and once more for the runs that end
     /// after that.
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 60, default_value_if("smoke", "true", "1"))]
     crowd_s: u64,
-    /// Measure nothing but what so many tenants take at the inbox when all have filled what they may have.
+    /// Only measure the memory of this number of tenants at the inbox, when each has filled its room.
     #[arg(long, value_name = "TENANTS")]
     full: Option<u32>,
     #[command(flatten)]
     out: Out,
+    #[command(flatten)]
+    size: Size,
     /// Measure the one case in this process and print it.
     #[arg(long, hide = true)]
     alone: bool,
@@ -77,7 +92,7 @@ enum CoreError {
     Report(#[from] ReportError),
     #[error("starting a case: {0}")]
     Start(#[from] io::Error),
-    #[error("what a case has said: {0}")]
+    #[error("the output of a case: {0}")]
     Said(#[from] serde_json::Error),
     #[error("a case ended with {0}")]
     Case(ExitStatus),
@@ -146,13 +161,14 @@ fn alone(options: &Options) -> Result<(), CoreError> {
     let found = match (&options.crowds[..], &options.nodes[..], &options.policy[..]) {
         ([crowd], _, _) => {
             let budget = Duration::from_secs(options.crowd_s);
-            line(&crowd::measure(*crowd, options.seed, budget)?)?
+            line(&crowd::measure(*crowd, options.size, options.seed, budget)?)?
         }
         (_, [nodes], [policy]) => line(&measure::measure(Setting {
             nodes: *nodes,
             pending: options.pending,
             policy: *policy,
             decisions: options.decisions,
+            singles: options.size.pick(measure::SINGLES, 100),
             seed: options.seed,
         })?)?,
         _ => return Err(CoreError::NotOne),
@@ -169,6 +185,7 @@ fn in_its_own_process<F: DeserializeOwned>(
     let mut command = Command::new(env::current_exe()?);
     command.args(["core", "--alone"]);
     command.args(["--seed", &options.seed.to_string()]);
+    command.args(options.size.smoke.then_some("--smoke"));
     for (option, value) in case {
         command.args([*option, value]);
     }

@@ -1,4 +1,4 @@
-//! `loadtest flood`: what one tenant's flood does to the others, who send at a gentle and fixed rate.
+//! `loadtest flood`: the effect of one tenant's flood on the others, which send at a gentle and fixed rate.
 //!
 //! Phases alternate in one run, for each kind of flood: quiet, flood without a rate, quiet, flood with the rate that a tenant
 //! has unless it is given another one. Each gentle operation has its moment fixed before, and its time is counted from there.
@@ -17,7 +17,8 @@ use flooder::{Flood, Flooded, Flooder};
 use gentle::{Gentle, Seen};
 use hdrhistogram::Histogram;
 use replay::{
-    command::{block_on, exit},
+    command::{Size, block_on, exit},
+    drive::{OperatorError, Settings},
     latency::{histogram, quantile_ms},
     reach::{ReachError, connect, operator, plain, tenants},
 };
@@ -32,17 +33,19 @@ pub struct Options {
     stack: PathBuf,
     #[command(flatten)]
     out: Out,
-    /// What to flood with; without it, one after the other.
+    #[command(flatten)]
+    size: Size,
+    /// Kinds of flood. Default: each, one after the other.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Flood::value_variants().iter().copied())]
     cases: Vec<Flood>,
-    /// How long each phase is.
-    #[arg(long, default_value_t = 5)]
-    seconds: u64,
-    /// How often all phases are gone through.
-    #[arg(long, default_value_t = 2)]
+    /// Seconds of each phase.
+    #[arg(long, default_value_t = 5.0, default_value_if("smoke", "true", "0.2"))]
+    seconds: f64,
+    /// Rounds of all phases.
+    #[arg(long, default_value_t = 2, default_value_if("smoke", "true", "1"))]
     rounds: usize,
     /// Operations per second of each gentle tenant.
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, default_value_if("smoke", "true", "20"))]
     gentle_per_s: u32,
 }
 
@@ -50,9 +53,11 @@ pub struct Options {
 enum FloodError {
     #[error(transparent)]
     Reach(#[from] ReachError),
-    #[error("the rate of who floods: {0}")]
+    #[error(transparent)]
+    Operator(#[from] OperatorError),
+    #[error("the rate of the flooding tenant: {0}")]
     Rate(#[from] Failed),
-    #[error("one tenant has nobody to disturb")]
+    #[error("the stack has fewer than two tenants; start it with --tenants 2")]
     Alone,
     #[error(transparent)]
     Report(#[from] ReportError),
@@ -68,7 +73,7 @@ enum Kind {
     FloodWithRate,
 }
 
-/// Connections of the one who floods.
+/// Connections of the flooding tenant.
 const FLOODING: usize = 2;
 const PHASES: [Kind; 4] = [Kind::Quiet, Kind::Flood, Kind::Quiet, Kind::FloodWithRate];
 
@@ -109,8 +114,10 @@ struct Figures {
     p99_ms_of_phases: Vec<f64>,
     max_ms: f64,
     sent: u64,
-    /// Within the client's patience.
+    /// Without an outcome within the client's patience.
     unanswered: u64,
+    /// With an outcome other than that the resource is created.
+    not_created: u64,
     /// Operations per second that the inbox has taken of who floods.
     flood_ops_per_s: u64,
     /// After the flood, until the inbox was empty again.
@@ -122,7 +129,7 @@ pub fn main(options: &Options) -> ExitCode {
 }
 
 async fn run(options: &Options) -> Result<(), FloodError> {
-    let measure = Measure::begin("flood");
+    let measure = Measure::begin("flood", options.size);
     let stack = Stack::read(&options.stack).map_err(ReachError::from)?;
     let scene = Scene::prepare(&stack, options).await?;
     let mut sums: BTreeMap<Flood, BTreeMap<Kind, Sum>> = BTreeMap::new();
@@ -162,6 +169,7 @@ struct Sum {
     micros: Histogram<u64>,
     p99_ms: Vec<f64>,
     unanswered: u64,
+    not_created: u64,
     flooded: Flooded,
 }
 
@@ -171,6 +179,7 @@ impl Default for Sum {
             micros: histogram(),
             p99_ms: Vec::new(),
             unanswered: 0,
+            not_created: 0,
             flooded: Flooded::default(),
         }
     }
@@ -178,7 +187,13 @@ impl Default for Sum {
 
 impl Scene {
     async fn prepare(stack: &Stack, options: &Options) -> Result<Self, FloodError> {
-        let mut tenants = tenants(stack).into_iter();
+        let settings = Settings {
+            tenants: tenants(stack),
+            ..Settings::default()
+        };
+        let operator = operator(stack).await?;
+        settings.apply(&operator).await?;
+        let mut tenants = settings.tenants.into_iter();
         let flooder = tenants.next().ok_or(FloodError::Alone)?;
         let flooding = flooding(stack, &flooder).await?;
         let period = Duration::from_secs(1) / options.gentle_per_s.max(1);
@@ -191,11 +206,11 @@ impl Scene {
             return Err(FloodError::Alone);
         }
         Ok(Self {
-            operator: operator(stack).await?,
+            operator,
             flooder,
             flooding,
             gentle,
-            window: Duration::from_secs(options.seconds),
+            window: Duration::from_secs_f64(options.seconds),
         })
     }
 
@@ -243,6 +258,7 @@ impl Sum {
         }
         self.p99_ms.push(quantile_ms(&phase, 0.99));
         self.unanswered += seen.iter().map(|one| one.unanswered).sum::<u64>();
+        self.not_created += seen.iter().map(|one| one.not_created).sum::<u64>();
     }
 
     fn figures(&self) -> Figures {
@@ -253,6 +269,7 @@ impl Sum {
             max_ms: quantile_ms(&self.micros, 1.0),
             sent: self.micros.len(),
             unanswered: self.unanswered,
+            not_created: self.not_created,
             flood_ops_per_s: self.flooded.ops_per_s(),
             drain_s: self.flooded.drain_s(),
         }

@@ -7,7 +7,7 @@
 use crate::{
     kit::{
         PROFILE,
-        aims::{Aim, Figure},
+        aims::{Aim, Figure, judged},
         facts::{self, Facts},
         report::{Measure, Out, ReportError, object},
         usage::Usage,
@@ -27,7 +27,7 @@ use chassis::{
 };
 use client::Operation;
 use replay::{
-    command::{block_on, exit},
+    command::{Size, block_on, exit},
     drive::gauge,
     fleet::FleetOptions,
     latency::quantile_ms,
@@ -47,7 +47,7 @@ use std::{
 use vocab::{Event, EventKind, Kinds, Token};
 
 const SERVICE: &str = "node-heartbeat";
-/// Of one core, in percent; and the memory: both at 100,000 nodes.
+/// Percent of one core, and memory, at 100,000 nodes.
 const AIM_CPU: f64 = 50.0;
 const AIM_MEMORY_MB: f64 = 1024.0;
 const AIM_NOTICED_S: f64 = 1.0;
@@ -70,24 +70,30 @@ pub struct Options {
     stack: PathBuf,
     #[command(flatten)]
     out: Out,
-    #[arg(long, default_value_t = 10_000)]
+    #[command(flatten)]
+    size: Size,
+    #[arg(
+        long,
+        default_value_t = 10_000,
+        default_value_if("smoke", "true", "40")
+    )]
     nodes: usize,
-    /// From one heartbeat of a node to its next, in seconds.
-    #[arg(long, default_value_t = 10)]
+    /// Seconds between two heartbeats of a node.
+    #[arg(long, default_value_t = 10, default_value_if("smoke", "true", "1"))]
     beat_s: u64,
     /// Allocations that run all the time; without it, as many as there are nodes.
     #[arg(long)]
     runs: Option<u64>,
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, default_value_if("smoke", "true", "1"))]
     rounds: usize,
-    /// How long CPU is measured in each round.
-    #[arg(long, default_value_t = 20)]
+    /// Seconds for which CPU is measured in each round.
+    #[arg(long, default_value_t = 20, default_value_if("smoke", "true", "1"))]
     quiet_s: u64,
-    /// How many nodes are few.
-    #[arg(long, default_value_t = 10)]
+    /// Number of nodes in the rounds that lose a few.
+    #[arg(long, default_value_t = 10, default_value_if("smoke", "true", "2"))]
     few: usize,
     /// Tasks per second while latency is measured.
-    #[arg(long, default_value_t = 100.0)]
+    #[arg(long, default_value_t = 100.0, default_value_if("smoke", "true", "20"))]
     per_s: f64,
 }
 
@@ -118,7 +124,7 @@ struct Figures {
     running: u64,
     tasks_per_s: f64,
     figures: Vec<Figure>,
-    /// Of a core, by process, in the quiet rounds.
+    /// Cores by process in the quiet rounds.
     cpu_cores: BTreeMap<String, Figure>,
     rss_mb: BTreeMap<String, f64>,
     /// Heartbeats and questions that node-heartbeat did not take, since it was started.
@@ -138,11 +144,12 @@ pub fn main(options: &Options) -> ExitCode {
 }
 
 async fn run(options: &Options) -> Result<(), HeartbeatError> {
-    let measure = Measure::begin("heartbeat");
+    let measure = Measure::begin("heartbeat", options.size);
     let stack = Stack::read(&options.stack)?;
     let scene = scene(&stack, options).await?;
     let runs = options.runs.unwrap_or(options.nodes as u64);
-    let standing = Load::new(&scene, Tasks::new(&standing(&scene.run)), BATCH);
+    let batch = options.size.pick(BATCH, 20);
+    let standing = Load::new(&scene, Tasks::new(&standing(&scene.run)), batch);
     standing.all(runs).await;
     let bench = Bench::begin(&stack, &scene, options).await?;
     bench
@@ -193,6 +200,7 @@ async fn run(options: &Options) -> Result<(), HeartbeatError> {
         Figure::new("p99 of decisions while a tenth is lost", "ms", during),
         ratio.aims(Aim::AtMost(AIM_P99_RATIO)),
     ];
+    let figures = judged(figures, options.size);
     figures.iter().for_each(|figure| println!("{figure}"));
     let figures = Figures {
         profile: PROFILE,
@@ -215,7 +223,7 @@ async fn run(options: &Options) -> Result<(), HeartbeatError> {
     Ok(options.out.write(&object(&measure.end(figures))?)?)
 }
 
-/// The job set of what runs until it is stopped.
+/// Job set of the tasks that run until they are stopped.
 fn standing(run: &str) -> String {
     format!("{run}s")
 }
@@ -224,7 +232,7 @@ async fn scene(stack: &Stack, options: &Options) -> Result<Scene, HeartbeatError
     let run = Operation::fresh_id()[..4].to_owned();
     let standing = standing(&run);
     let fleet = FleetOptions {
-        nodes: scene::nodes(&run, options.nodes, NODE)?,
+        nodes: scene::nodes(options.nodes, NODE)?,
         heartbeat: Duration::from_secs(options.beat_s),
         asks: true,
         lifetime: Arc::new(move |change| {
@@ -244,14 +252,14 @@ async fn counted(stack: &Stack, name: &str) -> Option<u64> {
     gauge(service.http, &format!("apportion_{name}")).await
 }
 
-/// What stood on the ledger, and when it came.
+/// Losses on the ledger, and their times.
 #[derive(Debug, Default)]
 struct Seen {
-    /// They beat no more.
+    /// Nodes without heartbeats.
     silent: BTreeSet<String>,
     /// Of those that were lost since they fell silent: when that came, and when they were heard last.
     lost: BTreeMap<String, (i64, i64)>,
-    /// They were lost, and had not fallen silent.
+    /// Lost nodes that had not fallen silent.
     falsely: Vec<String>,
     suspected: u64,
     suspected_falsely: u64,
@@ -283,7 +291,7 @@ struct Bench<'b> {
     _facts: Facts,
 }
 
-/// What it costs that nothing happens.
+/// Cost of idle nodes.
 struct Quiet {
     cpu: Figure,
     cpu_cores: BTreeMap<String, Figure>,
@@ -396,7 +404,7 @@ impl<'b> Bench<'b> {
     }
 
     fn fall_silent(&self, nodes: Range<usize>) -> Result<(), HeartbeatError> {
-        let all = scene::nodes(&self.scene.run, self.options.nodes, NODE)?;
+        let all = scene::nodes(self.options.nodes, NODE)?;
         let mut seen = self.seen();
         seen.lost.clear();
         seen.silent = all[nodes.clone()]
@@ -421,16 +429,20 @@ impl<'b> Bench<'b> {
         late.max().unwrap_or(0) as f64 / 1000.0
     }
 
-    /// They beat again, are told that they were lost, and register anew.
+    /// Silent nodes send heartbeats again, learn that they are lost, and register again.
     async fn come_back(&self, count: usize) -> Result<(), HeartbeatError> {
         let before = self.scene.agents.tally().registered_again;
         self.scene.agents.silence_those(0..0);
         let again = before + count as u64;
         let back = || self.scene.agents.tally().registered_again >= again;
-        self.until("the lost nodes register anew", back).await?;
+        self.until("the lost nodes register again", back).await?;
         let since = Stopwatch::start();
         let wanted = self.options.nodes as u64;
-        while nodes_ready(self.stack).await.map_err(BenchError::from)? != wanted {
+        loop {
+            let ready = nodes_ready(self.stack, 0).await.map_err(BenchError::from)?;
+            if ready.all == wanted {
+                break;
+            }
             if since.elapsed() > PATIENCE {
                 return Err(HeartbeatError::InVain("all nodes are ready again"));
             }
@@ -440,12 +452,16 @@ impl<'b> Bench<'b> {
         Ok(())
     }
 
-    /// Of the time from when a task was due to its outcome, while it takes all nodes to beat once and a little more.
+    /// p99 of the time from when a task was due to its outcome, while all nodes beat once, and a little longer.
     async fn p99_ms(&self, load: &Load<'_>) -> f64 {
         let pace = Pace {
             per_s: self.options.per_s,
             warm_up: Duration::ZERO,
-            window: self.beat() + Duration::from_secs(2),
+            window: self.beat()
+                + self
+                    .options
+                    .size
+                    .pick(Duration::from_secs(2), Duration::ZERO),
         };
         let micros = load
             .paced(&pace, Stopwatch::start(), &Cell::new(false))

@@ -8,7 +8,7 @@ mod workload;
 use crate::kit::report::{Measure, Out, ReportError, object};
 use bus::{Load, LoadError};
 use domain::{DomainError, Length};
-use replay::command::{block_on, exit};
+use replay::command::{Size, block_on, exit};
 use serde::Serialize;
 use std::{
     io,
@@ -20,18 +20,17 @@ use std::{
 pub struct Options {
     #[command(flatten)]
     out: Out,
-    /// How often the domain is measured anew; 0: not at all.
-    #[arg(long, default_value_t = 5)]
+    /// Repetitions of the measure of the domain; 0: none.
+    #[arg(long, default_value_t = 5, default_value_if("smoke", "true", "1"))]
     repetitions: usize,
     /// The file in which the launcher says how to reach a running stack: then it is measured through the bus, too.
     #[arg(long, value_name = "PATH")]
     stack: Option<PathBuf>,
     #[command(flatten)]
     load: Load,
+    #[command(flatten)]
+    size: Size,
 }
-
-/// Chunks of each size in one repetition.
-const ROUNDS: usize = 120;
 
 #[derive(Debug, thiserror::Error)]
 enum LeaseError {
@@ -58,21 +57,18 @@ pub fn main(options: &Options) -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<(), LeaseError> {
-    let measure = Measure::begin("lease");
-    let length = Length {
-        repetitions: options.repetitions,
-        rounds: ROUNDS,
-    };
+    let measure = Measure::begin("lease", options.size);
+    let length = Length::new(options.repetitions, options.size);
     let domain = (options.repetitions > 0).then(|| domain::measure(length));
     let domain = domain.transpose()?;
     let stack = options.stack.as_ref();
-    let bus = stack.map(|stack| through_the_bus(stack, &options.load));
+    let bus = stack.map(|stack| through_the_bus(stack, &options.load, options.size));
     let bus = bus.transpose()?;
     let text = object(&measure.end(Figures { domain, bus }))?;
     print!("{text}");
     Ok(options.out.write(&text)?)
 }
 
-fn through_the_bus(stack: &Path, load: &Load) -> Result<bus::Figures, LeaseError> {
-    block_on(async { Ok(bus::measure(stack, load).await.map_err(Box::new)?) })
+fn through_the_bus(stack: &Path, load: &Load, size: Size) -> Result<bus::Figures, LeaseError> {
+    block_on(async { Ok(bus::measure(stack, load, size).await.map_err(Box::new)?) })
 }

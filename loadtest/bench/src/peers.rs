@@ -1,5 +1,5 @@
-//! `loadtest peers`: Apportion beside what else one could do with the same machine, in one run: partitioned task tables in
-//! Postgres, and what the bus and the databases take when nobody decides anything.
+//! `loadtest peers`: Apportion compared with other uses of the same machine in one run: partitioned task tables in Postgres,
+//! and the bus and the databases without any decisions.
 //!
 //! One after the other, the others idle meanwhile; Apportion before and after the peers.
 
@@ -20,7 +20,7 @@ use crate::{
 use chassis::stack::{Stack, StackError};
 use own::{Written, own};
 use replay::{
-    command::{block_on, exit},
+    command::{Size, block_on, exit},
     reach::ReachError,
 };
 pub(crate) use report::AIM_TASK_TABLES;
@@ -35,9 +35,11 @@ pub struct Options {
     stack: PathBuf,
     #[command(flatten)]
     out: Out,
-    /// How long each case of each peer is measured.
-    #[arg(long, default_value_t = 6)]
-    seconds: u64,
+    #[command(flatten)]
+    size: Size,
+    /// Seconds for each case of each peer.
+    #[arg(long, default_value_t = 6.0, default_value_if("smoke", "true", "0.3"))]
+    seconds: f64,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -50,7 +52,9 @@ pub enum PeersError {
     Own(#[from] Box<BenchError>),
     #[error("the stack was still busy after {0} looks")]
     NeverAtRest(usize),
-    #[error("the peer's Postgres does not write what it acknowledges")]
+    #[error(
+        "the peer's Postgres acknowledges before it has written; set synchronous_commit and fsync to on"
+    )]
     NotDurable,
     #[error("the run left no frame on the ledger")]
     NoFrames,
@@ -89,28 +93,30 @@ pub fn main(options: &Options) -> ExitCode {
 }
 
 async fn run(options: &Options) -> Result<(), PeersError> {
-    let measure = Measure::begin("peers");
+    let measure = Measure::begin("peers", options.size);
     let stack = Stack::read(&options.stack)?;
     let servers = Servers::read()?;
-    let window = Duration::from_secs(options.seconds);
+    let size = options.size;
+    let window = Duration::from_secs_f64(options.seconds);
 
-    rest(&stack).await?;
+    rest(&stack, size).await?;
     let written = Written::look(&stack).await?;
     let end = jetstream::end(&stack).await?;
-    let before = own(&stack, None).await?;
-    rest(&stack).await?;
+    let before = own(&stack, None, size).await?;
+    rest(&stack, size).await?;
     let rows = Written::look(&stack).await?.since(written, before.tasks);
     let run = end + 1..=jetstream::end(&stack).await?;
 
-    let task_tables = task_tables::measure(&servers, window).await?;
-    rest(&servers.stack).await?;
+    let task_tables = task_tables::measure(&servers, window, size).await?;
+    rest(&servers.stack, size).await?;
     let jetstream = jetstream::measure(&stack, run, &servers, window).await?;
-    rest(&servers.stack).await?;
-    let raw_rows = rows::measure(&stack, &servers, window).await?;
-    rest(&servers.stack).await?;
-    let after = own(&stack, Some(before.tasks_per_s)).await?;
+    rest(&servers.stack, size).await?;
+    let raw_rows = rows::measure(&stack, &servers, window, size).await?;
+    rest(&servers.stack, size).await?;
+    let after = own(&stack, Some(before.tasks_per_s), size).await?;
 
     let figures = Figures::of([before, after], rows, task_tables, jetstream, raw_rows);
+    let figures = figures.judged(size);
     println!("{figures}");
     Ok(options.out.write(&object(&measure.end(figures))?)?)
 }

@@ -14,7 +14,7 @@ use crate::kit::report::{self as written, ReportError};
 use fill::Filled;
 use ledger::memory::Seeded;
 use lists::{ListError, Lists};
-use replay::command::exit;
+use replay::command::{Size, exit};
 use report::{Case, Summary, table};
 use scheduler::domain::scoring::Policy;
 use std::{
@@ -29,19 +29,40 @@ use std::{
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// Directory with openb_node_list_gpu_node.csv and openb_pod_list_*.csv.
-    #[arg(long, value_name = "DIR")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        required = false,
+        required_unless_present = "smoke",
+        default_value_if("smoke", "true", SMOKE_DATA)
+    )]
     data: PathBuf,
     /// Pod list: the end of its name, as in openb_pod_list_NAME.csv, or its file name.
-    #[arg(long, value_name = "NAME", default_value = "default")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "default",
+        default_value_if("smoke", "true", "pod_list")
+    )]
     list: String,
     /// Node list of another cluster.
-    #[arg(long, value_name = "FILE")]
+    #[arg(
+        long,
+        value_name = "FILE",
+        default_value_if("smoke", "true", SMOKE_NODES)
+    )]
     nodes: Option<PathBuf>,
     /// random, dot_product, best_fit, spread, gpu_packing, gpu_clustering, fgd, default, or all.
     #[arg(long, value_name = "P", default_value = "default", value_parser = policies)]
     policy: Policies,
     /// Runs, each with its own order of nodes and pods.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10,
+        default_value_if("smoke", "true", "1"),
+        value_parser = clap::value_parser!(u64).range(1..=10_000)
+    )]
     seeds: u64,
     /// The first seed.
     #[arg(long, value_name = "S", default_value_t = 42)]
@@ -49,10 +70,17 @@ pub struct Options {
     /// Pods come and go at the recorded times, instead of coming in random order to stay.
     #[arg(long)]
     departures: bool,
-    /// Where to write the cases, one JSON object per line.
+    /// File for the cases, one JSON object per line.
     #[arg(long, value_name = "OUT")]
     json: PathBuf,
+    #[command(flatten)]
+    size: Size,
 }
+
+/// The smallest size takes a part of the nodes and pods of this workload: one in [`SMOKE_ONE_IN`].
+const SMOKE_DATA: &str = "loadtest/workloads/openb";
+const SMOKE_NODES: &str = "loadtest/workloads/openb/node_list.csv";
+const SMOKE_ONE_IN: usize = 20;
 
 #[derive(Debug, Clone)]
 struct Policies(Vec<Policy>);
@@ -82,7 +110,8 @@ pub fn main(options: &Options) -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<(), PlacementError> {
-    let lists = Lists::read(&options.data, &options.list, options.nodes.as_deref())?;
+    let mut lists = Lists::read(&options.data, &options.list, options.nodes.as_deref())?;
+    lists.thin(options.size.pick(1, SMOKE_ONE_IN));
     if options.departures {
         lists.check_times()?;
     }
@@ -113,7 +142,7 @@ fn measure(lists: &Lists, options: &Options) -> Vec<Case> {
     cases
 }
 
-/// What came of each seed, in their order.
+/// Returns the result of each seed, in order.
 fn each<T: Send>(
     seeds: std::ops::Range<u64>,
     bar: &indicatif::ProgressBar,

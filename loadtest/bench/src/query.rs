@@ -33,7 +33,7 @@ use client::{Failed, Operation, QueryError};
 use figures::{Decisions, Figures, Sums};
 use question::{Mix, Question};
 use replay::{
-    command::{block_on, exit},
+    command::{Size, block_on, exit},
     fleet::FleetOptions,
     reach::{ReachError, operator, tenants},
 };
@@ -41,7 +41,7 @@ use serde::Serialize;
 use std::{cell::Cell, io, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 const WARM_UP: Duration = Duration::from_secs(3);
-/// Requests in one message of the tasks, at the most.
+/// Requests in one message of the tasks, at most.
 const BATCH: u64 = 500;
 const LOOK: Duration = Duration::from_millis(100);
 /// Until all that has room runs.
@@ -59,32 +59,51 @@ pub struct Options {
     stack: PathBuf,
     #[command(flatten)]
     out: Out,
+    #[command(flatten)]
+    size: Size,
     /// Allocations that have not ended, of all tenants together.
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(
+        long,
+        default_value_t = 100_000,
+        default_value_if("smoke", "true", "40")
+    )]
     allocations: u64,
     /// Percent of them that wait for a place, which no node has; the others run.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(0..=100))]
     waiting: u64,
-    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long,
+        default_value_t = 1000,
+        default_value_if("smoke", "true", "4"),
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     tenants: u64,
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, default_value_if("smoke", "true", "8"))]
     nodes: usize,
     /// Questions per second, of all tenants and the operator together.
-    #[arg(long, default_value_t = 200.0)]
+    #[arg(
+        long,
+        default_value_t = 200.0,
+        default_value_if("smoke", "true", "100")
+    )]
     rate: f64,
     /// Tasks per second meanwhile.
-    #[arg(long, default_value_t = 2000.0)]
+    #[arg(
+        long,
+        default_value_t = 2000.0,
+        default_value_if("smoke", "true", "50")
+    )]
     tasks_rate: f64,
-    /// How long each phase is measured.
-    #[arg(long, default_value_t = 60)]
+    /// Seconds of each phase.
+    #[arg(long, default_value_t = 60, default_value_if("smoke", "true", "1"))]
     seconds: u64,
-    /// How often all phases are gone through.
-    #[arg(long, default_value_t = 3)]
+    /// Rounds of all phases.
+    #[arg(long, default_value_t = 3, default_value_if("smoke", "true", "1"))]
     rounds: u64,
     /// Questions that are not asked, to see what the others do without them.
     #[arg(long, value_enum, value_delimiter = ',')]
     without: Vec<Question>,
-    /// What the order of the questions follows from.
+    /// Seed of the order of the questions.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -101,6 +120,11 @@ enum QueriesError {
     Fill(#[from] Failed),
     #[error("the first question: {0}")]
     Query(#[from] QueryError),
+    #[error("the question {question} has no answer: {source}")]
+    Unanswered {
+        question: String,
+        source: QueryError,
+    },
     #[error("{started} allocations run and should be {wanted}")]
     NotRunning { started: u64, wanted: u64 },
     #[error("the askers' thread is gone")]
@@ -111,7 +135,7 @@ enum QueriesError {
     Runtime(#[from] io::Error),
 }
 
-/// What goes on at the same time.
+/// Loads at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Phase {
@@ -132,7 +156,7 @@ impl Phase {
     }
 }
 
-/// What was asked for, as it is written down with the figures.
+/// Parameters of the run, written with the figures.
 #[derive(Debug, Serialize)]
 struct Parameters {
     profile: &'static str,
@@ -154,7 +178,7 @@ pub fn main(options: &Options) -> ExitCode {
 }
 
 async fn run(options: &Options) -> Result<(), QueriesError> {
-    let measure = Measure::begin("query");
+    let measure = Measure::begin("query", options.size);
     let stack = Stack::read(&options.stack)?;
     let observer = Observer::open(&stack).await?;
     let scene = scene(&stack, options).await?;
@@ -203,7 +227,7 @@ async fn run(options: &Options) -> Result<(), QueriesError> {
         seed: options.seed,
         without: options.without.clone(),
     };
-    let figures = Figures::of(parameters, &sums);
+    let figures = Figures::of(parameters, &sums, options.size);
     print!("{figures}");
     Ok(options.out.write(&object(&measure.end(figures))?)?)
 }
@@ -219,7 +243,7 @@ async fn scene(stack: &Stack, options: &Options) -> Result<Scene, QueriesError> 
     let run = Operation::fresh_id()[..4].to_owned();
     let tasks = run.clone();
     let fleet = FleetOptions {
-        nodes: scene::nodes(&run, options.nodes, NODE)?,
+        nodes: scene::nodes(options.nodes, NODE)?,
         lifetime: Arc::new(move |change| {
             let spec = change.spec.as_ref()?;
             (spec.job_set == tasks).then_some(1)
@@ -254,9 +278,10 @@ struct Bench<'b> {
 impl Bench<'_> {
     async fn phase(&self, phase: Phase, round: u64, sums: &mut Sums) -> Result<(), QueriesError> {
         let window = Duration::from_secs(self.options.seconds);
+        let warm_up = self.options.size.pick(WARM_UP, Duration::ZERO);
         let pace = |per_s| Pace {
             per_s,
-            warm_up: WARM_UP,
+            warm_up,
             window,
         };
         let usage = Usage::begin(self.stack).await;

@@ -15,7 +15,7 @@ use crate::kit::report::{self as written, ReportError};
 use find::{FindError, Trace, find};
 use philly::PhillyError;
 use published::PublishedError;
-use replay::command::exit;
+use replay::command::{Size, exit};
 use report::{Case, table};
 use std::{
     path::{Path, PathBuf},
@@ -26,12 +26,23 @@ use swf::SwfError;
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// Directory with logs (*.swf) or gang traces, itself or in directories of it.
-    #[arg(long, value_name = "DIR")]
+    #[arg(
+        long,
+        value_name = "DIR",
+        required = false,
+        required_unless_present = "smoke",
+        default_value_if("smoke", "true", SMOKE_DATA)
+    )]
     data: PathBuf,
-    /// Where to write the cases, one JSON object per line.
+    /// File for the cases, one JSON object per line.
     #[arg(long, value_name = "OUT")]
     json: PathBuf,
+    #[command(flatten)]
+    _size: Size,
 }
+
+/// Two traces of a few jobs.
+const SMOKE_DATA: &str = "loadtest/bench/src/queueing";
 
 #[derive(Debug, thiserror::Error)]
 enum QueueingError {
@@ -57,7 +68,7 @@ pub fn main(options: &Options) -> ExitCode {
     )
 }
 
-/// Whether all cases hold.
+/// Returns whether all cases hold.
 fn run(options: &Options) -> Result<bool, QueueingError> {
     let cases = measure(&options.data)?;
     written::write(&options.json, &written::lines(&cases)?)?;

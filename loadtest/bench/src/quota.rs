@@ -11,7 +11,7 @@ use crate::kit::{
 use ::quota::domain::{Config, Quota};
 use chassis::Stopwatch;
 use ledger::{Decider, Draft, Poison, memory::Seeded};
-use replay::command::exit;
+use replay::command::{Size, exit};
 use serde::Serialize;
 use std::{process::ExitCode, time::Duration};
 use vocab::fact::{
@@ -25,20 +25,30 @@ use vocab::{
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// Operations in each run.
-    #[arg(long, default_value_t = 1_500_000)]
+    #[arg(
+        long,
+        default_value_t = 1_500_000,
+        default_value_if("smoke", "true", "6000")
+    )]
     operations: u64,
     /// Allocations that hold quota at any time.
-    #[arg(long, default_value_t = 50_000)]
+    #[arg(
+        long,
+        default_value_t = 50_000,
+        default_value_if("smoke", "true", "500")
+    )]
     held: u64,
     /// Requests, starts or ends between two decisions.
     #[arg(long, default_value_t = 64)]
     batch: u64,
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, default_value_if("smoke", "true", "1"))]
     runs: u32,
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
     out: Out,
+    #[command(flatten)]
+    size: Size,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -95,7 +105,7 @@ const RESOURCES: [QuotaResource; 5] = [
 
 /// The cases: tenants by themselves, and all in one cohort in which most of them borrow.
 fn run(options: &Options) -> Result<(), QuotaError> {
-    let measure = Measure::begin("quota");
+    let measure = Measure::begin("quota", options.size);
     let mut cases: Vec<Figures> = Vec::new();
     for cohort in [false, true] {
         let mut runs = Vec::new();

@@ -25,12 +25,13 @@ mod traces;
 mod verdict;
 
 pub(crate) use error::BenchError;
-pub(crate) use options::Length;
 pub use options::Options;
+pub(crate) use options::{Length, SMOKE_PER_S};
 
 use crate::kit::report::{object, write};
 use case::Case;
 use chassis::{Stopwatch, stack::Stack};
+use counts::Counts;
 use figures::{CaseFigures, LOW_PER_S, Versions, at, highest};
 use load::{Load, Pace};
 use observer::Observer;
@@ -56,7 +57,7 @@ pub fn main(options: &Options) -> ExitCode {
 }
 
 fn report(options: &Options) -> Result<(), BenchError> {
-    let report = Report::read(&options.out)?;
+    let report = Report::read(&options.out, options.length.size)?;
     let page = options.out.join("bench.html");
     write(&page, &plot::page(&report.cases))?;
     println!("{report}\nLatency against load: {}", page.display());
@@ -70,7 +71,8 @@ async fn run(stack: &Path, options: &Options) -> Result<(), BenchError> {
         println!("{}", case.name());
         let text = match case {
             Case::Live => {
-                object(&live::measure(&stack, options.live, options.length.batch).await?)?
+                let (live, length) = (options.live, &options.length);
+                object(&live::measure(&stack, live, length.batch, length.size).await?)?
             }
             _ => object(&measure(&stack, *case, &options.length).await?)?,
         };
@@ -80,7 +82,7 @@ async fn run(stack: &Path, options: &Options) -> Result<(), BenchError> {
 }
 
 /// The batched case, for comparison with others on the same machine. The stack has tenants and nothing else; it may be
-/// measured again, when the nodes of the time before are lost.
+/// measured again.
 pub(crate) async fn sustained(stack: &Stack, length: &Length) -> Result<CaseFigures, BenchError> {
     measure(stack, Case::Batched, length).await
 }
@@ -88,7 +90,12 @@ pub(crate) async fn sustained(stack: &Stack, length: &Length) -> Result<CaseFigu
 async fn measure(stack: &Stack, case: Case, length: &Length) -> Result<CaseFigures, BenchError> {
     let machine = Machine::look();
     let observer = Observer::open(stack).await?;
-    let scene = Scene::set(stack, case).await?;
+    let scene = Scene::set(stack, case, length.size).await?;
+    let since = Stopwatch::start();
+    observer
+        .settled(since, &Counts::default(), |_| true)
+        .await?;
+    let held = audit::held_cores(stack).await?;
     let batch = if case.batched() { length.batch } else { 1 };
     let waiting = if case == Case::Deep {
         length.waiting
@@ -111,12 +118,13 @@ async fn measure(stack: &Stack, case: Case, length: &Length) -> Result<CaseFigur
     let mut rates = Vec::new();
     let mut probe = None;
     if length.rate.is_empty() {
-        if !length.highest_only {
+        if !length.highest_only && !length.size.smoke {
             // Before there is anything that higher rates have left to be forgotten.
             rates.push(bench.rate(LOW_PER_S).await?);
         }
         let guess = bench.probe().await?;
         probe = Some(guess.round());
+        let guess = length.size.pick(guess, SMOKE_PER_S);
         bench.search(guess, &mut rates).await?;
         if !length.highest_only {
             bench.beside(&mut rates).await?;
@@ -126,15 +134,15 @@ async fn measure(stack: &Stack, case: Case, length: &Length) -> Result<CaseFigur
     if case == Case::Batched
         && length.rate.is_empty()
         && !length.highest_only
-        && let Some(highest) = highest(&rates)
+        && let Some(highest) = bench.highest(&rates)
     {
         println!("  with sampled traces, in turns:");
-        traced = Some(traces::measure(&bench, highest.offered_per_s).await?);
+        traced = Some(traces::measure(&bench, highest).await?);
     }
     for per_s in &length.rate {
         rates.push(bench.rate(*per_s).await?);
     }
-    let counts = (load.counts.accepted(), behind.counts.accepted());
+    let counts = (load.counts.accepted(), held + behind.counts.accepted());
     let audited = audit::audit(stack, load.tasks.job_set(), counts).await?;
     let versions = Versions::ask(stack).await;
     Ok(CaseFigures {
@@ -169,7 +177,10 @@ impl Bench<'_> {
     /// Whole lives per second in a closed loop, from the first request until the last task was drained.
     async fn probe(&self) -> Result<f64, BenchError> {
         let since = Stopwatch::start();
-        self.load.bounded(self.case.probe_tasks(), PROBE).await;
+        let size = self.length.size;
+        let tasks_max = self.case.probe_tasks(size);
+        let window = size.pick(PROBE, Duration::from_millis(300));
+        self.load.bounded(tasks_max, window).await;
         let drained = self.observer.drained(since, self.load).await?;
         let per_s = drained.accepted as f64 / drained.at.as_secs_f64();
         println!("  closed loop: {per_s:.0} tasks/s");
@@ -186,12 +197,18 @@ impl Bench<'_> {
         Ok(())
     }
 
+    /// The highest sustained rate; at the smallest size, which judges none, the last one.
+    fn highest(&self, rates: &[RateFigures]) -> Option<f64> {
+        let last = || rates.last().filter(|_| self.length.size.smoke);
+        highest(rates).or_else(last).map(|rate| rate.offered_per_s)
+    }
+
     /// Parts of the highest rate: half of it in any case.
     async fn beside(&self, rates: &mut Vec<RateFigures>) -> Result<(), BenchError> {
-        let Some(highest) = highest(rates).map(|rate| rate.offered_per_s) else {
+        let Some(highest) = self.highest(rates) else {
             return Ok(());
         };
-        for part in self.case.sweep() {
+        for part in self.case.sweep(self.length.size) {
             if at(rates, highest * part).is_none() {
                 rates.push(self.rate(highest * part).await?);
             }

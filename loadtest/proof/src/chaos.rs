@@ -26,7 +26,7 @@ use clients::{Recorded, Way};
 use inject::{BreakError, Breakable, Breaker, Performed};
 use plan::{Fault, Kind, Plan, Supported};
 use replay::{
-    command::{block_on, exit},
+    command::{Size, block_on, exit},
     drive::{OperatorError, Quota, Rate, Settings},
     fleet::FleetError,
     machine::Machine,
@@ -43,19 +43,19 @@ use times::Done;
 use tokio::{sync::mpsc, task::JoinSet};
 use vocab::{ResourceKind, Token};
 
-/// Tenants that ask until they are answered, tenants that ask once, and who floods.
+/// Tenants that repeat requests until they are answered, tenants that send once, and one that floods.
 const TENANTS: usize = 4;
 const ASKING_ON: usize = 2;
-/// Of these, all but who floods.
+/// All tenants but the flooding one.
 const RECORDED: u32 = 3;
-/// Of each recorded tenant: together 20 operations a second.
+/// Period of each recorded tenant: together 20 operations a second.
 const PERIOD: Duration = Duration::from_millis(150);
 /// One sending waits this long for its outcome.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// After a fault, submits are answered again within this.
 const OUTCOME_MAX: Duration = Duration::from_secs(60);
 const QUOTA: u64 = 1 << 53;
-/// Of who floods, in cores: most of a flood is refused.
+/// Quota of the flooding tenant in cores: most of a flood is refused.
 const FLOOD_CORES: u64 = 8;
 
 #[derive(Debug, clap::Args)]
@@ -63,24 +63,26 @@ pub struct Options {
     /// The file in which the launcher says how to reach the stack; one that was started to be broken, with four tenants.
     #[arg(long, value_name = "PATH")]
     stack: PathBuf,
-    /// How long things are broken. Waiting for the end and looking at everything comes on top.
+    /// Minutes with faults. The waits and checks at the end come on top.
     #[arg(long, default_value_t = 10.0)]
     minutes: f64,
-    /// Instead: of each service, what leads is killed, paused and told to end, so many times each.
+    /// Instead: kill, pause and end the leading process of each service, this number of times each.
     #[arg(long, value_name = "TIMES", conflicts_with = "minutes")]
     takeovers: Option<usize>,
-    /// Instead: the bus is killed and restarted, so many times each.
+    /// Instead: kill and restart the bus, this number of times each.
     #[arg(long, value_name = "TIMES", conflicts_with_all = ["minutes", "takeovers"])]
     bus_restarts: Option<usize>,
     /// Connections of recorded clients, shared out among the tenants; together they ask as much as three.
     #[arg(long, default_value_t = RECORDED, value_parser = clap::value_parser!(u32).range(i64::from(RECORDED)..))]
     clients: u32,
-    /// Where to write the figures, as one JSON object; what the bill is summed from goes into a directory beside it.
+    /// File for the figures, as one JSON object; the data of the bill go into a directory next to it.
     #[arg(long, value_name = "OUT")]
     json: PathBuf,
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The program that sums the bill by itself.
+    #[command(flatten)]
+    size: Size,
+    /// Program that computes the bill separately.
     #[arg(long, value_name = "SCRIPT", default_value = "loadtest/check_bill.py")]
     check_bill: PathBuf,
 }
@@ -134,6 +136,11 @@ async fn run(options: &Options) -> Result<Report, ChaosError> {
     began.map_err(|_| ChaosError::NeverBegan)?;
     let from = scene.now();
     let (kinds, pauses_ms, count, length) = match (options.takeovers, options.bus_restarts) {
+        (None, None) if options.size.smoke => {
+            let kinds = plan::one_of_each_way(&supported);
+            let count = kinds.len();
+            (kinds, plan::SHORT_PAUSES_MS, count, Duration::MAX)
+        }
         (None, None) => {
             let length = Duration::from_secs_f64(options.minutes * 60.0);
             (plan::kinds(&supported), plan::PAUSES_MS, usize::MAX, length)
@@ -179,6 +186,7 @@ async fn run(options: &Options) -> Result<Report, ChaosError> {
     checks.push(Check::of("outcomes came again after every fault", &without));
     let report = Report {
         measure: "chaos",
+        smoke: options.size.smoke,
         seed: options.seed,
         minutes: broken_for.as_secs_f64() / 60.0,
         machine: machine.and_after(),
@@ -348,6 +356,7 @@ impl Show {
                     way,
                     from: scene.now() + PERIOD * turn as u32,
                     period,
+                    size: options.size,
                     dice: Seeded::new(options.seed.wrapping_add(number.into())),
                 };
                 asking.spawn(recorded.run(scene.clone()));
@@ -364,7 +373,7 @@ impl Show {
     }
 }
 
-/// Limits that are never felt, but for who floods; prices that show every rounding.
+/// Limits that only the flooding tenant reaches; prices that show every rounding.
 fn settings(tenants: &[Token]) -> Settings {
     let quota = |(at, tenant): (usize, &Token)| {
         ResourceKind::ALL.map(|resource| Quota {

@@ -7,6 +7,21 @@ use std::{
 };
 use tokio::runtime::Builder;
 
+/// Size of a measure.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::Args)]
+pub struct Size {
+    /// Smallest size: takes seconds, checks that the measure works and judges no speed.
+    #[arg(long)]
+    pub smoke: bool,
+}
+
+impl Size {
+    /// The value for this size.
+    pub fn pick<T>(self, full: T, smallest: T) -> T {
+        if self.smoke { smallest } else { full }
+    }
+}
+
 /// On this thread alone: the machine's others are for the stack.
 pub fn block_on<T, E: From<io::Error>>(work: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     let runtime = Builder::new_current_thread().enable_all().build()?;

@@ -8,8 +8,8 @@ use serde::Serialize;
 use std::{fs, path::Path, time::Duration};
 use vocab::Month;
 
-const TIMES: usize = 3;
-/// What takes longer is asked once.
+pub const TIMES: usize = 3;
+/// A slower question is asked once.
 const SLOW: Duration = Duration::from_secs(5);
 
 #[derive(Debug, Serialize)]
@@ -82,12 +82,16 @@ fn parameters() -> [(&'static str, String); 13] {
     ]
 }
 
-pub async fn ask(client: &Client, file: &Path) -> Result<Vec<Asked>, BillError> {
+pub async fn ask(
+    client: &Client,
+    file: &Path,
+    asked_times: usize,
+) -> Result<Vec<Asked>, BillError> {
     let mut asked = Vec::new();
     for Question { heading, sql } in questions(&fs::read_to_string(file)?) {
         let mut times = Vec::new();
         let mut answer = Ok(0);
-        for _ in 0..TIMES {
+        for _ in 0..asked_times {
             let since = Stopwatch::start();
             answer = answered(client, &sql).await;
             times.push(since.elapsed().as_secs_f64());
@@ -105,7 +109,7 @@ pub async fn ask(client: &Client, file: &Path) -> Result<Vec<Asked>, BillError> 
     Ok(asked)
 }
 
-/// How many rows the answer has.
+/// Returns the number of rows of the answer.
 async fn answered(client: &Client, sql: &str) -> Result<usize, clickhouse::error::Error> {
     let known = parameters();
     let asked = known

@@ -10,6 +10,7 @@ use chassis::Stopwatch;
 use clap::ValueEnum;
 use hdrhistogram::Histogram;
 use ledger::{Decider, Draft, Poison, memory::Seeded};
+use replay::command::Size;
 use scheduler::domain::{Config, Scheduler};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
@@ -40,6 +41,7 @@ impl Crowd {
         value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
+    /// At full size.
     fn nodes(self) -> u32 {
         match self {
             Self::Queues => 100,
@@ -74,7 +76,15 @@ pub struct Frames {
 }
 
 const CORES: u64 = 64;
+/// The smallest size is this part of the full one.
+const SMOKE_PART: u64 = 50;
 const GIB: u64 = 1 << 30;
+/// Queues that come at once; different requests that come at once; queues that wait before one more comes, and requests of
+/// each of these.
+const QUEUES: u64 = 10_000;
+const SHAPES: u64 = 2000;
+const LATE_QUEUES: u64 = 300;
+const LATE_EACH: u64 = 100;
 /// Of the ledger's clock, between two frames.
 const FRAME_MS: i64 = 1;
 /// Who sleeps longer than this has nothing to go on with.
@@ -85,6 +95,9 @@ const SLEEPS: u32 = 3;
 const ENDS: u32 = 300;
 
 struct Cell {
+    nodes: u32,
+    /// The size is this part of the full one.
+    part: u64,
     state: Scheduler,
     now: Millis,
     next_input: u64,
@@ -108,10 +121,15 @@ struct Frame {
 }
 
 /// Goes on until all is at rest, but for no longer than `budget` of deciding in each of the two stretches.
-pub fn measure(crowd: Crowd, seed: u64, budget: Duration) -> Result<Frames, MeasureError> {
+pub fn measure(
+    crowd: Crowd,
+    size: Size,
+    seed: u64,
+    budget: Duration,
+) -> Result<Frames, MeasureError> {
     let mut random = Seeded::new(seed);
-    let mut cell = Cell::new();
-    cell.set_up(crowd.nodes())?;
+    let mut cell = Cell::new(crowd, size.pick(1, SMOKE_PART));
+    cell.set_up()?;
     cell.fill(crowd, &mut random)?;
     cell.run_until_rest(Duration::MAX)?;
     cell.frames = histogram();
@@ -129,7 +147,7 @@ pub fn measure(crowd: Crowd, seed: u64, budget: Duration) -> Result<Frames, Meas
     Ok(Frames {
         measure: "crowd".to_owned(),
         case: crowd.name(),
-        nodes: crowd.nodes(),
+        nodes: cell.nodes,
         queues,
         waiting,
         frames: cell.frames.len(),
@@ -141,7 +159,7 @@ pub fn measure(crowd: Crowd, seed: u64, budget: Duration) -> Result<Frames, Meas
         preempted: cell.preempted,
         rest,
         late_cores,
-        late_due: late_cores.map(|_| u64::from(crowd.nodes()) * CORES / queues),
+        late_due: late_cores.map(|_| u64::from(cell.nodes) * CORES / queues),
     })
 }
 
@@ -163,8 +181,12 @@ fn cores(class: &str, cores: u64) -> AllocationSpec {
 }
 
 impl Cell {
-    fn new() -> Self {
+    fn new(crowd: Crowd, part: u64) -> Self {
+        // At most as many as at full size, so it fits.
+        let nodes = u64::from(crowd.nodes()).div_ceil(part) as u32;
         Self {
+            nodes,
+            part,
             state: Scheduler::default(),
             now: Millis(1_000_000),
             next_input: 1,
@@ -197,7 +219,7 @@ impl Cell {
         Ok(())
     }
 
-    fn set_up(&mut self, nodes: u32) -> Result<(), Poison> {
+    fn set_up(&mut self) -> Result<(), Poison> {
         self.set(AdminChange::Scheduling(SchedulingSet {
             policy: SchedulingPolicy {
                 preemptions_per_minute: 1_000_000,
@@ -219,7 +241,7 @@ impl Cell {
                 settings,
             }))?;
         }
-        for number in 0..nodes {
+        for number in 0..self.nodes {
             self.observe(&Event::NodeRegistered(NodeRegistered {
                 node: token(&format!("n{number:05}")),
                 incarnation: 1,
@@ -251,7 +273,7 @@ impl Cell {
 
     /// What is there before the crowd.
     fn fill(&mut self, crowd: Crowd, random: &mut Seeded) -> Result<(), Poison> {
-        let all = u64::from(crowd.nodes()) * CORES;
+        let all = u64::from(self.nodes) * CORES;
         match crowd {
             Crowd::Queues => {
                 for _ in 0..all {
@@ -270,8 +292,10 @@ impl Cell {
                 }
             }
             Crowd::Late => {
-                for no in 0..300 * 100 {
-                    self.submit(&token(&format!("backlog-{}", no % 300)), cores("low", 1))?;
+                let queues = LATE_QUEUES / self.part;
+                for no in 0..queues * LATE_EACH {
+                    let queue = token(&format!("backlog-{}", no % queues));
+                    self.submit(&queue, cores("low", 1))?;
                 }
             }
         }
@@ -282,7 +306,8 @@ impl Cell {
     fn crowd_comes(&mut self, crowd: Crowd, random: &mut Seeded) -> Result<u64, Poison> {
         match crowd {
             Crowd::Queues | Crowd::Both => {
-                for no in 0..10_000 {
+                let queues = QUEUES / self.part;
+                for no in 0..queues {
                     for _ in 0..2 {
                         let many = match crowd {
                             Crowd::Both => 8,
@@ -291,10 +316,10 @@ impl Cell {
                         self.submit(&token(&format!("q{no}")), cores("low", many))?;
                     }
                 }
-                Ok(10_001)
+                Ok(queues + 1)
             }
             Crowd::Shapes => {
-                for no in 0..2000 {
+                for no in 0..SHAPES / self.part {
                     let cores_milli = 1000 * (1 + random.below(16)) + no;
                     let memory_bytes = GIB * (1 + random.below(8)) + no;
                     let spec = ask("high", cores_milli, memory_bytes);
@@ -303,10 +328,10 @@ impl Cell {
                 Ok(40)
             }
             Crowd::Late => {
-                for _ in 0..100 {
+                for _ in 0..LATE_EACH {
                     self.submit(&late(), cores("low", 1))?;
                 }
-                Ok(301)
+                Ok(LATE_QUEUES / self.part + 1)
             }
         }
     }

@@ -23,13 +23,15 @@ pub struct Setting {
     pub pending: u64,
     pub policy: PlacementPolicy,
     pub decisions: u64,
+    /// Rounds with a single end, for the latency of one decision.
+    pub singles: usize,
     pub seed: u64,
 }
 
 /// Runs that end before each round of decisions.
 const BATCH: usize = 64;
-/// Rounds with a single end, for the latency of one decision.
-const SINGLES: usize = 20_000;
+/// [`Setting::singles`] at full size.
+pub const SINGLES: usize = 20_000;
 
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
@@ -134,7 +136,7 @@ pub fn measure(setting: Setting) -> Result<Figures, MeasureError> {
     let bytes_per_waiting = resident_bytes().saturating_sub(before_waiting) / more.max(1);
 
     // A warm-up, so that what is made on first use is there.
-    bench.churn(&mut workload, setting.decisions / 20, BATCH, None)?;
+    bench.churn(&mut workload, setting.decisions / 20, BATCH)?;
     (bench.deciding, bench.observing) = Default::default();
     let snapshot_before_churn = Snapshot::of(
         Scheduler::STATE_VERSION,
@@ -142,7 +144,7 @@ pub fn measure(setting: Setting) -> Result<Figures, MeasureError> {
         &bench.state,
     );
     bench.recording = true;
-    let placed = bench.churn(&mut workload, setting.decisions, BATCH, None)?;
+    let placed = bench.churn(&mut workload, setting.decisions, BATCH)?;
     bench.recording = false;
     let decisions_per_s = per_s(placed, bench.deciding);
     let own = bench.log.iter().filter(|(own, _, _)| *own).count() as u64;
@@ -150,7 +152,12 @@ pub fn measure(setting: Setting) -> Result<Figures, MeasureError> {
     let with_inputs_per_s = per_s(placed, bench.deciding + bench.observing);
 
     let mut latency = histogram();
-    bench.churn(&mut workload, u64::MAX, 1, Some(&mut latency))?;
+    for _ in 0..setting.singles {
+        let before = bench.deciding;
+        let placed = bench.round(&mut workload, 1)?;
+        let took = (bench.deciding - before).as_nanos() / u128::from(placed.max(1));
+        latency.saturating_record(u64::try_from(took).unwrap_or(u64::MAX));
+    }
 
     let log = std::mem::take(&mut bench.log);
     let mut folded: Scheduler = snapshot_before_churn
@@ -328,50 +335,43 @@ impl Bench {
         }
     }
 
-    /// Ends `batch` runs at random, asks for as many new ones, decides; until `decisions` were placed, or for the
-    /// latency of single ends.
+    /// Rounds until `decisions` were placed; how many were.
     fn churn(
         &mut self,
         workload: &mut Workload,
         decisions: u64,
         batch: usize,
-        mut latency: Option<&mut Histogram<u64>>,
     ) -> Result<u64, MeasureError> {
         let mut placed = 0;
-        let mut rounds = 0;
         while placed < decisions {
-            for _ in 0..batch.min(self.running.len()) {
-                let at = workload.below(self.running.len() as u64) as usize;
-                let (allocation, node) = self.running.swap_remove(at);
-                for state in [RunState::Started, RunState::Finished] {
-                    let at = self.now;
-                    self.observe(Event::RunReported(RunReported {
-                        allocation,
-                        node: node.clone(),
-                        state,
-                        at,
-                        exit: None,
-                    }))?;
-                }
+            placed += self.round(workload, batch)?;
+        }
+        Ok(placed)
+    }
+
+    /// Ends `batch` runs at random, asks for as many new ones, decides; how many were placed.
+    fn round(&mut self, workload: &mut Workload, batch: usize) -> Result<u64, MeasureError> {
+        for _ in 0..batch.min(self.running.len()) {
+            let at = workload.below(self.running.len() as u64) as usize;
+            let (allocation, node) = self.running.swap_remove(at);
+            for state in [RunState::Started, RunState::Finished] {
+                let at = self.now;
+                self.observe(Event::RunReported(RunReported {
+                    allocation,
+                    node: node.clone(),
+                    state,
+                    at,
+                    exit: None,
+                }))?;
             }
-            let mut asked = 0;
-            while asked < batch as u64 {
-                asked += self.submit(workload)?;
-            }
-            let before = self.deciding;
-            let now = self.decide()?;
-            placed += now;
-            rounds += 1;
-            if let Some(latency) = latency.as_deref_mut() {
-                let took = (self.deciding - before).as_nanos() / u128::from(now.max(1));
-                latency.saturating_record(u64::try_from(took).unwrap_or(u64::MAX));
-                if rounds == SINGLES {
-                    break;
-                }
-            }
-            if self.running.is_empty() {
-                return Err(MeasureError::NothingWaits);
-            }
+        }
+        let mut asked = 0;
+        while asked < batch as u64 {
+            asked += self.submit(workload)?;
+        }
+        let placed = self.decide()?;
+        if self.running.is_empty() {
+            return Err(MeasureError::NothingWaits);
         }
         Ok(placed)
     }

@@ -1,9 +1,9 @@
 //! A tenant that sends a little, at moments that were fixed before.
 
 use chassis::Stopwatch;
-use client::{Client, Operation};
+use client::{Client, NoOutcome, Operation, Outcome};
 use futures::{StreamExt, stream::FuturesUnordered};
-use schemas::v1::{self, request::Verb};
+use schemas::v1::{self, outcome::Result as Decided, request::Verb};
 use std::time::Duration;
 
 pub struct Gentle {
@@ -13,9 +13,12 @@ pub struct Gentle {
 
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// From the moment that it was due to its outcome, or to when nobody waited for it any more.
+    /// From the due moment of each operation to its outcome, or to the end of the client's patience.
     pub micros: Vec<u64>,
+    /// Without an outcome.
     pub unanswered: u64,
+    /// With an outcome other than that the resource is created.
+    pub not_created: u64,
 }
 
 impl Gentle {
@@ -46,8 +49,8 @@ impl Gentle {
         seen
     }
 
-    /// How long it took, and whether it was answered.
-    async fn one(&self, since: Stopwatch, due: Duration) -> (Duration, bool) {
+    /// Returns how long it took, and the outcome.
+    async fn one(&self, since: Stopwatch, due: Duration) -> (Duration, Result<Outcome, NoOutcome>) {
         let id = Operation::fresh_id();
         let create = v1::CreateResource {
             resource: id.clone(),
@@ -55,13 +58,17 @@ impl Gentle {
         };
         let operation = Operation::new(id, Verb::CreateResource(create));
         let outcome = self.client.call(&operation).await;
-        (since.elapsed() - due, outcome.is_ok())
+        (since.elapsed() - due, outcome)
     }
 }
 
 impl Seen {
-    fn add(&mut self, (took, answered): (Duration, bool)) {
+    fn add(&mut self, (took, outcome): (Duration, Result<Outcome, NoOutcome>)) {
         self.micros.push(took.as_micros() as u64);
-        self.unanswered += u64::from(!answered);
+        match outcome.map(|outcome| outcome.result) {
+            Ok(Some(Decided::ResourceCreated(_))) => {}
+            Ok(_) => self.not_created += 1,
+            Err(_) => self.unanswered += 1,
+        }
     }
 }

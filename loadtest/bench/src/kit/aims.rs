@@ -1,6 +1,7 @@
-//! Figures with what they should be, over several rounds.
+//! Figures of several rounds, with their aims.
 
 use super::figures::{median, round};
+use replay::command::Size;
 use serde::Serialize;
 use std::fmt;
 
@@ -22,7 +23,7 @@ pub struct Figure {
     /// The least and the most.
     spread: [f64; 2],
     aim: Option<Aim>,
-    /// By the median.
+    /// Judged by the median.
     met: Option<bool>,
 }
 
@@ -59,6 +60,21 @@ impl Figure {
             ..self
         }
     }
+
+    /// Drops the aim at the smallest size.
+    pub fn judged(self, size: Size) -> Self {
+        Self {
+            aim: self.aim.filter(|_| !size.smoke),
+            met: self.met.filter(|_| !size.smoke),
+            ..self
+        }
+    }
+}
+
+/// The figures; at the smallest size without their aims.
+pub fn judged(figures: Vec<Figure>, size: Size) -> Vec<Figure> {
+    let figures = figures.into_iter();
+    figures.map(|figure| figure.judged(size)).collect()
 }
 
 impl fmt::Display for Figure {
@@ -111,5 +127,12 @@ mod tests {
             Aim::AtMost(1.0),
             "rate: 0 /s (0 to 0), aim at most 1: not measured",
         );
+    }
+
+    #[test]
+    fn the_smallest_size_judges_no_aim() {
+        let figure = Figure::new("rate", "/s", [1.0]).aims(Aim::AtLeast(2.0));
+        let figure = figure.judged(Size { smoke: true });
+        assert_eq!(figure.to_string(), "rate: 1 /s (1 to 1)");
     }
 }

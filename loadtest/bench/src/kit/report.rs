@@ -1,6 +1,6 @@
-//! What came of a measure, as it is written down.
+//! The written result of a measure.
 
-use replay::machine::Machine;
+use replay::{command::Size, machine::Machine};
 use serde::Serialize;
 use std::{
     fs, io,
@@ -9,7 +9,7 @@ use std::{
 
 #[derive(Debug, clap::Args)]
 pub struct Out {
-    /// Where to write the figures, as JSON: one object, or a line for each case.
+    /// File for the figures, as JSON: one object, or a line for each case.
     #[arg(long, value_name = "OUT")]
     json: Option<PathBuf>,
 }
@@ -25,27 +25,31 @@ pub enum ReportError {
 /// A measure that is under way.
 pub struct Measure {
     name: &'static str,
+    size: Size,
     before: Machine,
 }
 
-/// The figures of one measure, and on what they were measured.
+/// The figures of one measure, and the machine.
 #[derive(Debug, Serialize)]
 pub struct Report<F> {
     measure: &'static str,
+    /// At the smallest size: the figures say nothing about speed.
+    smoke: bool,
     machine: Machine,
     #[serde(flatten)]
     figures: F,
 }
 
 impl Measure {
-    pub fn begin(name: &'static str) -> Self {
+    pub fn begin(name: &'static str, size: Size) -> Self {
         let before = Machine::look();
-        Self { name, before }
+        Self { name, size, before }
     }
 
     pub fn end<F>(self, figures: F) -> Report<F> {
         Report {
             measure: self.name,
+            smoke: self.size.smoke,
             machine: self.before.and_after(),
             figures,
         }

@@ -16,7 +16,11 @@ use crate::kit::usage::{Usage, Used};
 use audit::Audit;
 use chain::{Clients, Pace};
 use chassis::stack::{Stack, StackError};
-use replay::reach::{ReachError, connect, ledger, tenants};
+use replay::{
+    command::Size,
+    drive::{OperatorError, Settings},
+    reach::{ReachError, connect, ledger, operator, tenants},
+};
 use std::{path::Path, time::Duration};
 use tally::Tally;
 use vocab::CellNo;
@@ -27,13 +31,13 @@ pub struct Load {
     #[arg(long, default_value_t = 4)]
     connections: usize,
     /// Clients that ask at the same time, on all connections together.
-    #[arg(long, default_value_t = 3000)]
+    #[arg(long, default_value_t = 3000, default_value_if("smoke", "true", "30"))]
     clients: usize,
-    /// Of so many chains one is about a resource that all clients want.
+    /// One in this number of chains is about a resource that all clients want.
     #[arg(long, default_value_t = 20)]
     contended_one_in: u64,
-    /// How long each phase is measured.
-    #[arg(long, default_value_t = 15)]
+    /// Seconds of each phase.
+    #[arg(long, default_value_t = 15, default_value_if("smoke", "true", "1"))]
     seconds: u64,
 }
 
@@ -47,20 +51,28 @@ pub enum LoadError {
     #[error(transparent)]
     Reach(#[from] ReachError),
     #[error(transparent)]
+    Operator(#[from] OperatorError),
+    #[error(transparent)]
     Audit(#[from] AuditError),
 }
 
-pub async fn measure(path: &Path, load: &Load) -> Result<Figures, LoadError> {
+pub async fn measure(path: &Path, load: &Load, size: Size) -> Result<Figures, LoadError> {
     let stack = Stack::read(path)?;
     let tenant = tenants(&stack).into_iter().next();
     let tenant = tenant.ok_or(ReachError::NoTenant)?;
+    let settings = Settings {
+        tenants: vec![tenant.clone()],
+        ..Settings::default()
+    };
+    settings.apply(&operator(&stack).await?).await?;
     let bus = ledger(&stack).await?;
     let connections = connect(&stack, &tenant, load.connections, None).await?;
     let clients = Clients::new(connections, CellNo(stack.cell.number), load);
     clients.create().await;
 
     let window = Duration::from_secs(load.seconds);
-    clients.run(Pace::AsFastAsItGoes, WARM_UP).await;
+    let warm_up = size.pick(WARM_UP, Duration::ZERO);
+    clients.run(Pace::AsFastAsItGoes, warm_up).await;
     let fast = used(&stack, clients.run(Pace::AsFastAsItGoes, window)).await;
     let ops_per_s = fast.0.answered() as f64 / window.as_secs_f64();
     let half = Pace::ChainsPerSecond(ops_per_s / 2.0 / Clients::OPS_PER_CHAIN);
@@ -71,7 +83,7 @@ pub async fn measure(path: &Path, load: &Load) -> Result<Figures, LoadError> {
     Ok(Figures::of(load, fast, paced, audited))
 }
 
-/// A phase, and what it used of the machine.
+/// A phase with its usage of the machine.
 async fn used(stack: &Stack, phase: impl Future<Output = Phase>) -> (Phase, Used) {
     let usage = Usage::begin(stack).await;
     let phase = phase.await;

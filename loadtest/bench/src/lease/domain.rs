@@ -7,6 +7,7 @@ use super::workload::Workload;
 use crate::kit::figures::{median, per_s, round, spread};
 use chassis::Stopwatch;
 use ledger::{IllegalEvent, Poison};
+use replay::command::Size;
 use serde::Serialize;
 use std::{fs, time::Duration};
 use vocab::{LeaseNo, ResourceAnswer, ResourceAsk, Slot};
@@ -21,24 +22,36 @@ pub enum DomainError {
     Unfit(&'static str),
 }
 
-/// Resources of the two spaces that are compared.
-const SMALL: u64 = 65_536;
-const LARGE: u64 = 1_048_576;
-/// Chains of acquire, confirm and release between two looks at the clock.
+/// Chains of acquire, confirm and release between two reads of the clock.
 const CHAINS: usize = 2048;
-/// Chains in one slot, so that what has ended is forgotten while it is measured.
+/// Chains in one slot: ended leases are forgotten during the measure.
 const CHAINS_PER_SLOT: u64 = 100;
 const CREATES: usize = 8192;
 
-/// How long it is measured.
+/// Length of the measure.
 #[derive(Debug, Clone, Copy)]
 pub struct Length {
-    pub repetitions: usize,
+    repetitions: usize,
     /// Chunks of each space in one repetition.
-    pub rounds: usize,
+    rounds: usize,
+    /// Resources of the two spaces that are compared.
+    resources: [u64; 2],
+    /// Before that, until the first leases that have ended are forgotten.
+    warm_up: bool,
 }
 
-/// What is measured: decides asks one after the other.
+impl Length {
+    pub fn new(repetitions: usize, size: Size) -> Self {
+        Self {
+            repetitions,
+            rounds: size.pick(120, 2),
+            resources: size.pick([65_536, 1_048_576], [256, 4096]),
+            warm_up: !size.smoke,
+        }
+    }
+}
+
+/// The measured code: decides requests one after the other.
 trait Subject: Sized {
     fn new() -> Self;
     /// Decides all of them at a slot and says what came of each, in their order.
@@ -47,7 +60,7 @@ trait Subject: Sized {
         slot: Slot,
         asks: &[ResourceAsk],
     ) -> Result<Vec<(LeaseNo, ResourceAnswer)>, DomainError>;
-    /// What is no part of deciding, such as messages that are there before.
+    /// Work that is no part of deciding, such as making messages.
     fn prepare(&mut self, slot: Slot, asks: &[ResourceAsk]);
 }
 
@@ -58,7 +71,7 @@ pub struct Figures {
     pub domain_ops_per_s: u64,
     /// With 1,048,576.
     pub domain_ops_per_s_1m: u64,
-    /// How much slower the large space is.
+    /// Slowdown of the large space.
     pub slower_1m_percent: f64,
     /// The same by the CPU time that the thread had: what other processes take does not count.
     pub domain_ops_per_cpu_s: u64,
@@ -126,8 +139,10 @@ fn compare<S: Subject>(length: Length) -> Result<[Rates; 2], DomainError> {
     let mut rates = [Rates::default(), Rates::default()];
     for repetition in 0..length.repetitions {
         let seed = repetition as u64 + 1;
-        let mut benches = [Bench::<S>::new(SMALL, seed)?, Bench::new(LARGE, seed)?];
-        for _ in 0..benches[0].warm_up_rounds() {
+        let [small, large] = length.resources;
+        let mut benches = [Bench::<S>::new(small, seed)?, Bench::new(large, seed)?];
+        let warm_up = if length.warm_up { warm_up_rounds() } else { 0 };
+        for _ in 0..warm_up {
             for bench in &mut benches {
                 bench.chunk()?;
             }
@@ -146,6 +161,12 @@ fn compare<S: Subject>(length: Length) -> Result<[Rates; 2], DomainError> {
         }
     }
     Ok(rates)
+}
+
+/// Until the first leases that have ended are forgotten.
+fn warm_up_rounds() -> u64 {
+    let history = scheduler::domain::Bounds::default().history_slots;
+    (history + 100) * CHAINS_PER_SLOT / CHAINS as u64
 }
 
 struct Bench<S> {
@@ -181,12 +202,6 @@ impl<S: Subject> Bench<S> {
             timed: Timed::default(),
             per_s: Vec::new(),
         })
-    }
-
-    /// Until the first of those that have ended are forgotten.
-    fn warm_up_rounds(&self) -> u64 {
-        let history = scheduler::domain::Bounds::default().history_slots;
-        (history + 100) * CHAINS_PER_SLOT / CHAINS as u64
     }
 
     fn forget(&mut self) {

@@ -7,6 +7,7 @@ use analytics::store::Store;
 use bytes::Bytes;
 use chassis::{Stopwatch, stack::Stack};
 use futures::TryStreamExt;
+use replay::command::Size;
 use serde::Serialize;
 use sqlx::{
     ConnectOptions, Connection, Executor, PgConnection,
@@ -20,10 +21,8 @@ use vocab::CellNo;
 static SCHEDULER: Migrator = sqlx::migrate!("../../schemas/postgres/scheduler");
 const MULTIPLY: &str = include_str!("rows/multiply.sql");
 const SCHEMA: &str = "peer_rows";
-/// Rows that are copied, and how many in one transaction.
-const COPIED: i64 = 100_000;
+/// Rows in one transaction of Postgres.
 const PER_COPY: usize = 4096;
-const PER_INSERT: u64 = 20_000;
 
 #[derive(Debug, Clone, Serialize)]
 pub struct Figures {
@@ -45,15 +44,17 @@ pub async fn measure(
     stack: &Stack,
     servers: &Servers,
     window: Duration,
+    size: Size,
 ) -> Result<Figures, PeersError> {
+    let (copied, per_insert) = size.pick((100_000, 20_000), (1000, 200));
     Ok(Figures {
-        copy_rows_per_s: copy(stack, servers).await?,
-        clickhouse_rows_per_s: insert(stack, servers, window).await?,
+        copy_rows_per_s: copy(stack, servers, copied).await?,
+        clickhouse_rows_per_s: insert(stack, servers, window, per_insert).await?,
     })
 }
 
 /// Rows like the scheduler's of allocations that have ended, with the table's checks and indexes.
-async fn copy(stack: &Stack, servers: &Servers) -> Result<f64, PeersError> {
+async fn copy(stack: &Stack, servers: &Servers, copied: i64) -> Result<f64, PeersError> {
     let samples = samples(stack).await?;
     // As our projections have it: what is lost is made again from the ledger.
     let options = servers
@@ -63,7 +64,7 @@ async fn copy(stack: &Stack, servers: &Servers) -> Result<f64, PeersError> {
     let fresh = format!("DROP SCHEMA IF EXISTS {SCHEMA} CASCADE; CREATE SCHEMA {SCHEMA}");
     connection.execute(sqlx::raw_sql(&fresh)).await?;
     SCHEDULER.run(&mut connection).await?;
-    let rows = many(&mut connection, &samples).await?;
+    let rows = many(&mut connection, &samples, copied).await?;
     let watch = Stopwatch::start();
     for rows in rows.chunks(PER_COPY) {
         let mut copy = connection
@@ -96,7 +97,11 @@ async fn samples(stack: &Stack) -> Result<Vec<Bytes>, PeersError> {
 }
 
 /// As many rows as are to be copied, each under an id of its own.
-async fn many(connection: &mut PgConnection, samples: &[Bytes]) -> Result<Vec<Bytes>, PeersError> {
+async fn many(
+    connection: &mut PgConnection,
+    samples: &[Bytes],
+    copied: i64,
+) -> Result<Vec<Bytes>, PeersError> {
     connection
         .execute("CREATE TABLE samples (LIKE ended_allocations)")
         .await?;
@@ -107,7 +112,7 @@ async fn many(connection: &mut PgConnection, samples: &[Bytes]) -> Result<Vec<By
         .execute("CREATE TABLE many (LIKE ended_allocations)")
         .await?;
     sqlx::query(MULTIPLY)
-        .bind(COPIED)
+        .bind(copied)
         .execute(&mut *connection)
         .await?;
     let rows = connection.copy_out_raw("COPY many TO STDOUT").await?;
@@ -115,7 +120,12 @@ async fn many(connection: &mut PgConnection, samples: &[Bytes]) -> Result<Vec<By
 }
 
 /// Rows like the bill's intervals.
-async fn insert(stack: &Stack, servers: &Servers, window: Duration) -> Result<f64, PeersError> {
+async fn insert(
+    stack: &Stack,
+    servers: &Servers,
+    window: Duration,
+    per_insert: u64,
+) -> Result<f64, PeersError> {
     let store = servers.clickhouse()?;
     store
         .query(&format!("CREATE DATABASE {SCHEMA}"))
@@ -136,8 +146,8 @@ async fn insert(stack: &Stack, servers: &Servers, window: Duration) -> Result<f6
     let rows = stack
         .bill()?
         .query("SELECT a.* FROM allocation_intervals AS a CROSS JOIN numbers(?) AS n LIMIT ?")
-        .bind(PER_INSERT.div_ceil(here))
-        .bind(PER_INSERT)
+        .bind(per_insert.div_ceil(here))
+        .bind(per_insert)
         .fetch_bytes("RowBinary")?
         .collect()
         .await?;
@@ -151,7 +161,7 @@ async fn insert(stack: &Stack, servers: &Servers, window: Duration) -> Result<f6
             .with_setting("async_insert", "0");
         insert.send(rows.clone()).await?;
         insert.end().await?;
-        inserted += PER_INSERT;
+        inserted += per_insert;
     }
     let seconds = watch.elapsed().as_secs_f64();
     store

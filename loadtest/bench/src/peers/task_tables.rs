@@ -6,6 +6,7 @@ use crate::kit::servers::Servers;
 use crate::kit::usage::{Usage, Used};
 use chassis::stack::Stack;
 use futures::future::try_join_all;
+use replay::command::Size;
 use serde::Serialize;
 use sqlx::{ConnectOptions, Connection, Executor, PgConnection, postgres::PgConnectOptions};
 use std::{cell::Cell, time::Duration};
@@ -13,7 +14,6 @@ use tokio::time::MissedTickBehavior;
 
 const CREATE: &str = include_str!("task_tables/create.sql");
 const DROP: &str = include_str!("task_tables/drop.sql");
-const USERS: usize = 200;
 const CONNECTIONS: usize = 32;
 /// Connections that add, of all; the others take.
 const GENERATORS: [usize; 3] = [16, 24, 28];
@@ -58,7 +58,14 @@ impl Figures {
     }
 }
 
-pub async fn measure(servers: &Servers, window: Duration) -> Result<Figures, PeersError> {
+pub async fn measure(
+    servers: &Servers,
+    window: Duration,
+    size: Size,
+) -> Result<Figures, PeersError> {
+    // Each connection needs separate users.
+    let users = size.pick(200, CONNECTIONS);
+    let warm_up = size.pick(WARM_UP, CYCLE);
     let options = servers.postgres()?;
     let mut admin = options.connect().await?;
     let durable: (String, String, String) = sqlx::query_as(
@@ -75,15 +82,15 @@ pub async fn measure(servers: &Servers, window: Duration) -> Result<Figures, Pee
         postgres: durable.2,
     };
     for tasks_per_call in PER_CALL {
-        for generators in GENERATORS {
+        for generators in GENERATORS.into_iter().take(size.pick(GENERATORS.len(), 1)) {
             admin.execute(sqlx::raw_sql(DROP)).await?;
             admin.execute(sqlx::raw_sql(CREATE)).await?;
             sqlx::query("SELECT tasks.create_user(no) FROM generate_series(0, $1 - 1) AS no")
-                .bind(USERS as i32)
+                .bind(users as i32)
                 .execute(&mut admin)
                 .await?;
-            let run = Run::connect(&options, generators, tasks_per_call).await?;
-            let case = run.measure(&servers.stack, window).await?;
+            let run = Run::connect(&options, users, generators, tasks_per_call).await?;
+            let case = run.measure(&servers.stack, warm_up, window).await?;
             let cases = match tasks_per_call {
                 1 => &mut figures.single,
                 _ => &mut figures.batched,
@@ -98,6 +105,7 @@ pub async fn measure(servers: &Servers, window: Duration) -> Result<Figures, Pee
 
 /// The connections of one case, and what they have done so far. All of it is on one thread.
 struct Run {
+    users: usize,
     generators: Vec<PgConnection>,
     consumers: Vec<PgConnection>,
     tasks_per_call: usize,
@@ -109,12 +117,14 @@ struct Run {
 impl Run {
     async fn connect(
         options: &PgConnectOptions,
+        users: usize,
         generators: usize,
         tasks_per_call: usize,
     ) -> Result<Self, PeersError> {
         let all = (0..CONNECTIONS).map(|_| options.connect());
         let mut generating = try_join_all(all).await?;
         Ok(Self {
+            users,
             consumers: generating.split_off(generators),
             generators: generating,
             tasks_per_call,
@@ -124,7 +134,12 @@ impl Run {
         })
     }
 
-    async fn measure(mut self, stack: &Stack, window: Duration) -> Result<Case, PeersError> {
+    async fn measure(
+        mut self,
+        stack: &Stack,
+        warm_up: Duration,
+        window: Duration,
+    ) -> Result<Case, PeersError> {
         let generating = std::mem::take(&mut self.generators);
         let consuming = std::mem::take(&mut self.consumers);
         let (generators, consumers) = (generating.len(), consuming.len());
@@ -133,7 +148,7 @@ impl Run {
         let taking = consuming.into_iter().enumerate();
         let taking = try_join_all(taking.map(|(no, c)| self.consume(c, no, consumers)));
         let (_, _, (generated, consumed, used)) =
-            tokio::try_join!(adding, taking, self.watch(stack, window))?;
+            tokio::try_join!(adding, taking, self.watch(stack, warm_up, window))?;
         let cpu = |name: &str| used.cpu_s.get(name).copied().unwrap_or(0.0) * 1e6;
         let per_task = |us: f64| us / (generated.min(consumed) as f64).max(1.0);
         Ok(Case {
@@ -148,8 +163,13 @@ impl Run {
     }
 
     /// Generated and consumed within the window, and what that used.
-    async fn watch(&self, stack: &Stack, window: Duration) -> Result<(u64, u64, Used), PeersError> {
-        tokio::time::sleep(WARM_UP).await;
+    async fn watch(
+        &self,
+        stack: &Stack,
+        warm_up: Duration,
+        window: Duration,
+    ) -> Result<(u64, u64, Used), PeersError> {
+        tokio::time::sleep(warm_up).await;
         let before = (self.generated.get(), self.consumed.get());
         let usage = Usage::begin(stack).await;
         tokio::time::sleep(window).await;
@@ -169,7 +189,7 @@ impl Run {
         let names: Vec<String> = (0..self.tasks_per_call)
             .map(|task| format!("task-{task}"))
             .collect();
-        let statements: Vec<String> = (no..USERS)
+        let statements: Vec<String> = (no..self.users)
             .step_by(of)
             .map(|user| match self.tasks_per_call {
                 1 => format!("SELECT tasks.add_{user}($1, $2, $3, $4)"),
@@ -199,7 +219,7 @@ impl Run {
         no: usize,
         of: usize,
     ) -> Result<(), PeersError> {
-        let statements: Vec<String> = (no..USERS)
+        let statements: Vec<String> = (no..self.users)
             .step_by(of)
             .map(|user| format!("SELECT tasks.take_{user}($1)"))
             .collect();

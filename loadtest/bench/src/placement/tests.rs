@@ -52,6 +52,7 @@ fn options(files: &Files, departures: bool) -> Options {
         seed: 1,
         departures,
         json: files.0.join("out.jsonl"),
+        size: Size::default(),
     }
 }
 

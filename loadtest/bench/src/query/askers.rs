@@ -68,31 +68,32 @@ impl Seen {
 }
 
 impl Askers {
-    /// One connection for each tenant, and the operator's.
+    /// One connection for each tenant, and the operator's. Every question has been answered once then.
     pub async fn start(stack: &Stack, known: Vec<Known>, mix: Mix) -> Result<Self, QueriesError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
         let (orders, mut ordered) = mpsc::unbounded_channel::<Order>();
-        let (ready, connected) = oneshot::channel();
+        let (ready, answered) = oneshot::channel();
         let stack = stack.clone();
-        // It ends with the orders; whoever has given the last one has its answer.
+        // It ends with the orders, when the last one has been answered.
         thread::Builder::new()
             .name("askers".to_owned())
             .spawn(move || {
                 runtime.block_on(async {
                     let parties = match Parties::connect(&stack, known, mix).await {
                         Ok(parties) => parties,
-                        Err(error) => return drop(ready.send(Err(error))),
+                        Err(error) => return drop(ready.send(Err(error.into()))),
                     };
-                    let _ = ready.send(Ok(()));
+                    // A closed channel: the measure has ended.
+                    let _ = ready.send(parties.each_once().await);
                     while let Some(order) = ordered.recv().await {
                         let asked = parties.ask(order.pace, order.since, order.seed).await;
                         let _ = order.done.send(asked);
                     }
                 });
             })?;
-        connected.await.map_err(|_| QueriesError::AskersGone)??;
+        answered.await.map_err(|_| QueriesError::AskersGone)??;
         Ok(Self { orders })
     }
 
@@ -137,6 +138,18 @@ impl Parties {
             operator: (operator(stack).await?, Known::default()),
             mix,
         })
+    }
+
+    async fn each_once(&self) -> Result<(), QueriesError> {
+        for question in self.mix.all() {
+            let (client, known) = self.party(question, 0);
+            let answered = question.ask(client, known, 0).await;
+            answered.map_err(|source| QueriesError::Unanswered {
+                question: question.name(),
+                source,
+            })?;
+        }
+        Ok(())
     }
 
     async fn ask(&self, pace: Pace, since: Stopwatch, seed: u64) -> Asked {

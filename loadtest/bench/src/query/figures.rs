@@ -3,14 +3,17 @@
 use super::{Parameters, Phase, askers::Asked, question::Question};
 use crate::{
     kit::{
-        aims::{Aim, Figure},
+        aims::{Aim, Figure, judged},
         figures::round,
         usage::Used,
     },
     throughput::counts::Counts,
 };
 use hdrhistogram::Histogram;
-use replay::latency::{histogram, quantile_ms};
+use replay::{
+    command::Size,
+    latency::{histogram, quantile_ms},
+};
 use serde::Serialize;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -139,7 +142,7 @@ struct Answers {
 }
 
 impl Answers {
-    fn of(question: Question, sums: &Sums) -> Self {
+    fn of(question: Question, sums: &Sums, size: Size) -> Self {
         let (with, alone) = (
             sums.asked_in(Phase::TasksAndQueries),
             sums.asked_in(Phase::Queries),
@@ -156,7 +159,9 @@ impl Answers {
             errors: seen().map(|seen| seen.errors).sum(),
             error: seen().filter_map(|seen| seen.trouble.clone()).next_back(),
             p50_ms: ms(&all, 0.5),
-            p99_ms: Figure::new("p99", "ms", p99s).aims(Aim::AtMost(AIM_P99_MS)),
+            p99_ms: Figure::new("p99", "ms", p99s)
+                .aims(Aim::AtMost(AIM_P99_MS))
+                .judged(size),
             p99_of_all_ms: ms(&all, 0.99),
             max_ms: ms(&all, 1.0),
             p50_without_tasks_ms: ms(&quiet, 0.5),
@@ -188,7 +193,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    pub fn of(parameters: Parameters, sums: &Sums) -> Self {
+    pub fn of(parameters: Parameters, sums: &Sums, size: Size) -> Self {
         let alone = sums.decided_in(Phase::Tasks);
         let beside = sums.decided_in(Phase::TasksAndQueries);
         let p99s = |of: &[Decisions]| -> Vec<f64> { of.iter().map(|one| one.p99_ms).collect() };
@@ -223,10 +228,10 @@ impl Figures {
         };
         Self {
             parameters,
-            figures,
+            figures: judged(figures, size),
             questions: questions
                 .into_iter()
-                .map(|question| Answers::of(question, sums))
+                .map(|question| Answers::of(question, sums, size))
                 .collect(),
             decisions: sums.decided.clone(),
             cpu_cores: sums.cores.iter().map(cores).collect(),

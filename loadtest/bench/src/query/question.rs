@@ -101,6 +101,10 @@ impl Mix {
         }
     }
 
+    pub fn all(&self) -> impl Iterator<Item = Question> {
+        self.of_tenants.iter().chain(&self.of_operators).copied()
+    }
+
     /// None: all of them are left out.
     pub fn draw(&self, dice: &mut Seeded) -> Option<Question> {
         let (first, second) = match dice.below(OPERATORS_ONE_IN) {

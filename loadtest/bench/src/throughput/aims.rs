@@ -2,6 +2,7 @@
 
 use super::{case::Case, figures::CaseFigures, plot::grouped, report::Report};
 use crate::{kit::figures::round, peers::AIM_TASK_TABLES};
+use replay::command::Size;
 
 /// One line of the table.
 #[derive(Debug)]
@@ -91,7 +92,7 @@ pub fn lines(report: &Report) -> Vec<Line> {
     let percent = tracing.map(|tracing| tracing.percent);
     line(name, what, "%", Aim::AtMost(5.0), percent);
     let waiting = of(Case::Deep).map(|figures| figures.waiting);
-    let nodes = of(Case::Nodes).map(|_| Case::Nodes.nodes() as u64);
+    let nodes = of(Case::Nodes).map(|_| Case::Nodes.nodes(Size::default()) as u64);
     let dearer = [
         (Case::Deep, waiting, "waiting"),
         (Case::Nodes, nodes, "nodes"),

@@ -8,9 +8,9 @@ use sqlx::{Connection, PgConnection};
 
 #[derive(Debug, thiserror::Error)]
 pub enum AuditError {
-    #[error("looking at the read models: {0}")]
+    #[error("reading the read models: {0}")]
     Postgres(#[from] sqlx::Error),
-    #[error("looking at the bill: {0}")]
+    #[error("reading the bill: {0}")]
     Clickhouse(#[from] clickhouse::error::Error),
     #[error("{what}: {found}, and should be {expected}")]
     Differs {
@@ -20,7 +20,7 @@ pub enum AuditError {
     },
 }
 
-/// What was found, once it is all equal.
+/// Counts after an audit, which are all equal.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Audited {
     pub tasks_accepted: u64,
@@ -34,7 +34,7 @@ struct Billed {
     allocations: u64,
 }
 
-/// `job_set` has all tasks of the run; of quotas, nothing is held but `held_cores`.
+/// `job_set` has all tasks of the run; `held_cores` are held of all quotas.
 pub async fn audit(
     stack: &Stack,
     job_set: &str,
@@ -70,11 +70,23 @@ async fn postgres(stack: &Stack, job_set: &str) -> Result<(u64, u64, u64), Audit
         .bind(job_set)
         .fetch_one(&mut postgres)
         .await?;
+    let held = held(&mut postgres).await?;
+    // Counts are never negative.
+    Ok((known as u64, finished as u64, held))
+}
+
+/// Cores that are held of all quotas.
+pub async fn held_cores(stack: &Stack) -> Result<u64, AuditError> {
+    let mut postgres = PgConnection::connect(&stack.postgres.url).await?;
+    Ok(held(&mut postgres).await?)
+}
+
+async fn held(postgres: &mut PgConnection) -> Result<u64, sqlx::Error> {
     let held = "SELECT coalesce(sum(reserved::numeric + used) / 1000, 0)::bigint \
                 FROM quota.resource_quotas WHERE resource = 'cpu' AND team = ''";
-    let held: i64 = sqlx::query_scalar(held).fetch_one(&mut postgres).await?;
-    // Counts and sums of what is never negative.
-    Ok((known as u64, finished as u64, held as u64))
+    let held: i64 = sqlx::query_scalar(held).fetch_one(postgres).await?;
+    // A sum of amounts that are never negative.
+    Ok(held as u64)
 }
 
 async fn bill(stack: &Stack, job_set: &str) -> Result<Billed, BenchError> {
@@ -90,10 +102,26 @@ async fn bill(stack: &Stack, job_set: &str) -> Result<Billed, BenchError> {
     Ok(billed.map_err(AuditError::from)?)
 }
 
-/// Nodes that have not been lost.
-pub async fn nodes_ready(stack: &Stack) -> Result<u64, AuditError> {
+/// Ready nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadyNodes {
+    pub all: u64,
+    /// Ready nodes of agents that started before `since_ms`.
+    pub former: u64,
+}
+
+/// `since_ms` is compared with the boots of simulated agents, which are Unix ms.
+pub async fn nodes_ready(stack: &Stack, since_ms: i64) -> Result<ReadyNodes, AuditError> {
     let mut postgres = PgConnection::connect(&stack.postgres.url).await?;
-    let ready = "SELECT count(*) FROM node_heartbeat.nodes WHERE state = 'ready'";
-    let ready: i64 = sqlx::query_scalar(ready).fetch_one(&mut postgres).await?;
-    Ok(ready as u64)
+    let ready = "SELECT count(*), count(*) FILTER (WHERE boot < $1) \
+                 FROM node_heartbeat.nodes WHERE state = 'ready'";
+    let (all, former): (i64, i64) = sqlx::query_as(ready)
+        .bind(since_ms)
+        .fetch_one(&mut postgres)
+        .await?;
+    // Counts are never negative.
+    Ok(ReadyNodes {
+        all: all as u64,
+        former: former as u64,
+    })
 }

@@ -1,6 +1,7 @@
 //! The cases by name: how many tenants and nodes, and what goes in one message.
 
 use clap::ValueEnum;
+use replay::command::Size;
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
@@ -51,8 +52,10 @@ impl Case {
         }
     }
 
-    pub fn nodes(self) -> usize {
+    pub fn nodes(self, size: Size) -> usize {
         match self {
+            // As many in each case, which then can follow another on one stack.
+            _ if size.smoke => 4,
             Self::Nodes => 10_000,
             Self::Full => 4,
             _ => 100,
@@ -60,14 +63,14 @@ impl Case {
     }
 
     /// Room for all that is under way at any rate, unless the case is that there is none.
-    pub fn node(self) -> NodeSize {
+    pub fn node(self, size: Size) -> NodeSize {
         match self {
             Self::Nodes => NodeSize {
                 cores: 10_000,
                 memory_bytes: 32 * TIB,
             },
             Self::Full => NodeSize {
-                cores: 1_000,
+                cores: size.pick(1_000, 10),
                 memory_bytes: 32 * TIB,
             },
             _ => NodeSize {
@@ -78,16 +81,18 @@ impl Case {
     }
 
     /// Tasks under way in the closed loop that makes the first guess: on a full cluster twice what it has room for.
-    pub fn probe_tasks(self) -> u64 {
+    pub fn probe_tasks(self, size: Size) -> u64 {
         match self {
-            Self::Full => 2 * self.nodes() as u64 * self.node().cores,
-            _ => 30_000,
+            Self::Full => 2 * self.nodes(size) as u64 * self.node(size).cores,
+            _ => size.pick(30_000, 100),
         }
     }
 
     /// Parts of the highest rate that are measured beside it.
-    pub fn sweep(self) -> &'static [f64] {
+    pub fn sweep(self, size: Size) -> &'static [f64] {
         match self {
+            Self::Batched if size.smoke => &[0.5],
+            _ if size.smoke => &[],
             Self::Batched | Self::Single => &[0.25, 0.5, 0.75],
             _ => &[0.5],
         }

@@ -1,4 +1,4 @@
-//! What breaks a run. A missed aim does not.
+//! Errors that end a run. A missed aim is none.
 
 use super::audit::AuditError;
 use crate::kit::report::ReportError;
@@ -39,9 +39,10 @@ pub enum BenchError {
         there: usize,
     },
     #[error(
-        "{there} nodes are ready and should be {wanted}; the stack is to have none of its own: start it with --tenants"
+        "{all} nodes are ready, {former} of them of a measure before this one, and this one needs exactly its own {wanted}; \
+         start a fresh stack without nodes: up --fresh --tenants"
     )]
-    OtherNodes { wanted: u64, there: u64 },
+    OtherNodes { wanted: u64, all: u64, former: u64 },
     #[error(transparent)]
     Fault(#[from] FaultError),
     #[error("the stack has no scheduler")]

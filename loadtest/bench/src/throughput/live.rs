@@ -11,6 +11,7 @@ use crate::kit::{
 };
 use chassis::{Stopwatch, stack::Stack};
 use replay::{
+    command::Size,
     drive::{FaultError, command, gauge},
     machine::Machine,
 };
@@ -39,10 +40,15 @@ pub struct LiveFigures {
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
 const READY_PERIOD: Duration = Duration::from_millis(20);
 
-pub async fn measure(stack: &Stack, live: u64, batch: u64) -> Result<LiveFigures, BenchError> {
+pub async fn measure(
+    stack: &Stack,
+    live: u64,
+    batch: u64,
+    size: Size,
+) -> Result<LiveFigures, BenchError> {
     let machine = Machine::look();
     let observer = Observer::open(stack).await?;
-    let scene = Scene::set(stack, Case::Live).await?;
+    let scene = Scene::set(stack, Case::Live, size).await?;
     let load = Load::new(&scene, Tasks::new(&scene.run), batch);
     let usage = Usage::begin(stack).await;
     let since = Stopwatch::start();

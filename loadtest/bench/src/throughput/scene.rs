@@ -2,13 +2,14 @@
 
 use super::{
     BenchError,
-    audit::nodes_ready,
+    audit::{ReadyNodes, nodes_ready},
     case::{Case, NodeSize},
 };
 use crate::kit::usage::AGENTS;
-use chassis::{Stopwatch, stack::Stack};
+use chassis::{Clock, Stopwatch, stack::Stack};
 use client::{Client, ConnectOptions, Failed, Operation, SetRate};
 use replay::{
+    command::Size,
     drive::{Quota, Settings},
     fleet::{Fleet, FleetError, FleetOptions, FleetTally, Lifetime},
     reach::{operator, tenants},
@@ -39,7 +40,7 @@ pub struct Scene {
 }
 
 impl Scene {
-    pub async fn set(stack: &Stack, case: Case) -> Result<Self, BenchError> {
+    pub async fn set(stack: &Stack, case: Case, size: Size) -> Result<Self, BenchError> {
         let all = tenants(stack);
         if all.len() < case.tenants() {
             return Err(BenchError::TooFewTenants {
@@ -50,14 +51,15 @@ impl Scene {
         }
         let run = Operation::fresh_id()[..4].to_owned();
         let fleet = FleetOptions {
-            nodes: nodes(&run, case.nodes(), case.node())?,
+            nodes: nodes(case.nodes(size), case.node(size))?,
             lifetime: lifetime(case),
             ..fleet(stack)?
         };
         Self::with(stack, &all[..case.tenants()], run, fleet, case.batched()).await
     }
 
-    /// With whatever nodes. `batched`: requests are put into messages by whoever sends them.
+    /// With any nodes. Those of a scene before this one on the same stack register again under the same names: nodes that fall
+    /// silent together are lost too slowly to wait for. `batched`: the senders put requests into messages.
     pub async fn with(
         stack: &Stack,
         tenants: &[Token],
@@ -68,10 +70,10 @@ impl Scene {
         let operator = operator(stack).await?;
         settings(tenants).apply(&operator).await?;
         prices(&operator).await?;
-        until_ready(stack, 0).await?;
         let count = fleet.nodes.len() as u64;
+        let since_ms = Clock::real().now_ms();
         let agents = Agents::start(fleet)?;
-        until_ready(stack, count).await?;
+        until_ready(stack, count, since_ms).await?;
         let mut clients = Vec::new();
         for tenant in tenants {
             clients.push(connect(stack, tenant, batched).await?);
@@ -84,14 +86,24 @@ impl Scene {
     }
 }
 
-/// Nodes of a former case are lost once their lease has ended.
-pub async fn until_ready(stack: &Stack, wanted: u64) -> Result<(), BenchError> {
+/// Until these nodes are ready, of agents that started since then, and no others.
+pub async fn until_ready(stack: &Stack, wanted: u64, since_ms: i64) -> Result<(), BenchError> {
+    let all = ReadyNodes {
+        all: wanted,
+        former: 0,
+    };
     let since = Stopwatch::start();
     loop {
         let late = since.elapsed() > NODES_TIMEOUT;
-        match nodes_ready(stack).await {
-            Ok(there) if there == wanted => return Ok(()),
-            Ok(there) if late => return Err(BenchError::OtherNodes { wanted, there }),
+        match nodes_ready(stack, since_ms).await {
+            Ok(there) if there == all => return Ok(()),
+            Ok(ReadyNodes { all, former }) if late => {
+                return Err(BenchError::OtherNodes {
+                    wanted,
+                    all,
+                    former,
+                });
+            }
             // On a stack that has just been started the tables may be yet to come.
             Err(error) if late => return Err(error.into()),
             Ok(_) | Err(_) => {}
@@ -216,10 +228,10 @@ pub fn fleet(stack: &Stack) -> Result<FleetOptions, BenchError> {
     })
 }
 
-pub fn nodes(run: &str, count: usize, size: NodeSize) -> Result<Vec<Node>, BenchError> {
+pub fn nodes(count: usize, size: NodeSize) -> Result<Vec<Node>, BenchError> {
     let node = |no: usize| {
         Ok(Node {
-            name: Token::new(&format!("{run}-n{no:06}"))?,
+            name: Token::new(&format!("n{no:06}"))?,
             capacity: NodeCapacity {
                 cpu_milli: size.cores * 1000,
                 memory_bytes: size.memory_bytes,

@@ -8,6 +8,7 @@ use async_nats::jetstream;
 use client::{Client, NoOutcome, Operation, Outcome};
 use ledger::memory::Seeded;
 use prost::Message;
+use replay::command::Size;
 use schemas::v1::{
     Cancel, Request, SetPriority, Submit, outcome::Result as Decided, request::Verb, set_priority,
 };
@@ -43,6 +44,7 @@ pub struct Recorded {
     /// When it asks first.
     pub from: Duration,
     pub period: Duration,
+    pub size: Size,
     pub dice: Seeded,
 }
 
@@ -74,7 +76,7 @@ impl Recorded {
                 }
             }
             let id = format!("{}-{}-{no:06}", self.tenant, self.number);
-            let next = next(id, &mut self.dice, &mut known);
+            let next = next(id, self.size, &mut self.dice, &mut known);
             let asks_on = matches!(*way, Way::AskOn(_));
             let sent = scene.now();
             let tenant = &self.tenant;
@@ -94,12 +96,12 @@ impl Recorded {
     }
 }
 
-fn next(id: String, dice: &mut Seeded, known: &mut VecDeque<String>) -> Next {
+fn next(id: String, size: Size, dice: &mut Seeded, known: &mut VecDeque<String>) -> Next {
     let drawn = dice.below(100);
     let (asked, verb) = match drawn {
         65..85 => match known.pop_back() {
             Some(allocation_id) => (Asked::Cancel, Verb::Cancel(Cancel { allocation_id })),
-            None => submit(&id, dice),
+            None => submit(&id, size, dice),
         },
         85.. => match known.front() {
             Some(allocation) => {
@@ -110,15 +112,15 @@ fn next(id: String, dice: &mut Seeded, known: &mut VecDeque<String>) -> Next {
                 };
                 (Asked::SetPriority, Verb::SetPriority(change))
             }
-            None => submit(&id, dice),
+            None => submit(&id, size, dice),
         },
-        _ => submit(&id, dice),
+        _ => submit(&id, size, dice),
     };
     Next { id, asked, verb }
 }
 
 /// How long it runs stands in its name, where the agents read it.
-fn submit(id: &str, dice: &mut Seeded) -> (Asked, Verb) {
+fn submit(id: &str, size: Size, dice: &mut Seeded) -> (Asked, Verb) {
     let ask = Ask {
         cpu_milli: 500 + 250 * dice.below(14),
         memory_bytes: (1 + dice.below(8)) << 30,
@@ -126,7 +128,7 @@ fn submit(id: &str, dice: &mut Seeded) -> (Asked, Verb) {
     };
     // A few take so long that they are there when something breaks, and are cancelled.
     let run_ms = match dice.below(10) {
-        0 => 20_000,
+        0 => size.pick(20_000, 3_000),
         _ => 200 + dice.below(4_000),
     };
     (

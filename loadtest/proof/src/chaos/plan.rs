@@ -1,4 +1,4 @@
-//! What is broken, in which order and for how long: all of it follows from the seed.
+//! The plan of faults: kinds, order and lengths follow from the seed.
 
 use ledger::memory::Seeded;
 use serde::{Serialize, Serializer};
@@ -14,7 +14,7 @@ pub const SERVICES: [&str; 5] = [
 pub const BUS: &str = "nats";
 pub const SERVERS: [&str; 3] = [BUS, "postgres", "clickhouse"];
 
-/// How one tenant floods the inbox.
+/// Kinds of flood of the inbox by one tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Flood {
     Submits,
@@ -95,7 +95,7 @@ impl Fault {
     }
 }
 
-/// What this stack, on this machine, can have done to it.
+/// Faults that this stack on this machine supports.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Supported {
     pub clocks: bool,
@@ -132,7 +132,28 @@ pub fn kinds(supported: &Supported) -> Vec<Kind> {
     kinds
 }
 
-/// What makes a standby take over, of each service.
+/// Each way to break something once, on one process.
+pub fn one_of_each_way(supported: &Supported) -> Vec<Kind> {
+    let wanted = [
+        Kind::Kill(BUS),
+        Kind::Pause("quota"),
+        // The longest one, which lasts while others do: the first by seed 1.
+        Kind::SilentAgent,
+        Kind::KillTwo,
+        Kind::ClockStep,
+        Kind::DiskFull(BUS),
+        Kind::Flood(Flood::Cancels),
+        Kind::Restart("postgres"),
+        Kind::RestartedAgent,
+    ];
+    let there = kinds(supported);
+    wanted
+        .into_iter()
+        .filter(|kind| there.contains(kind))
+        .collect()
+}
+
+/// Faults that make a standby of each service take over.
 pub fn takeovers() -> Vec<Kind> {
     let of = |service| {
         [
@@ -144,10 +165,13 @@ pub fn takeovers() -> Vec<Kind> {
     SERVICES.into_iter().flat_map(of).collect()
 }
 
-/// How long what is paused is paused, in milliseconds: beyond a standby's patience or not.
+/// Milliseconds of a pause: longer than a standby's patience or not.
 pub const PAUSES_MS: Range<u64> = 500..10_000;
 /// Always beyond it.
 pub const LONG_PAUSES_MS: Range<u64> = 4_000..6_000;
+
+/// At the smallest size.
+pub const SHORT_PAUSES_MS: Range<u64> = 500..1_000;
 
 const PAIRS: [[&str; 2]; 6] = [
     ["admission", "quota"],
@@ -273,6 +297,16 @@ mod tests {
         let mut plan = Plan::new(1, kinds(&without), PAUSES_MS).take(200);
         assert!(!plan.any(|fault| matches!(fault.kind, Kind::ClockStep | Kind::DiskFull(_))));
         assert_eq!(kinds(&Supported::all()).len(), kinds(&without).len() + 4);
+    }
+
+    #[test]
+    fn the_smallest_plan_has_what_is_supported_of_each_way() {
+        assert_eq!(one_of_each_way(&Supported::all()).len(), 9);
+        let without = Supported {
+            clocks: false,
+            disks: Vec::new(),
+        };
+        assert_eq!(one_of_each_way(&without).len(), 7);
     }
 
     #[test]

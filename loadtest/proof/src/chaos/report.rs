@@ -79,6 +79,8 @@ pub struct Operations {
 #[derive(Debug, Serialize)]
 pub struct Report {
     pub measure: &'static str,
+    /// At the smallest size: each way to break something once.
+    pub smoke: bool,
     pub seed: u64,
     pub minutes: f64,
     pub machine: Machine,

@@ -72,7 +72,7 @@ pub struct Rate {
 }
 
 /// What will be set.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings {
     pub tenants: Vec<Token>,
     pub quotas: Vec<Quota>,

@@ -18,6 +18,8 @@ pub enum AuditError {
         told: Option<Answer>,
         recorded: Option<Answer>,
     },
+    #[error("none of {0} operations was decided")]
+    Nothing(usize),
     #[error("operation {0} was decided twice")]
     Twice(usize),
     #[error("{0} leases are held though all were released")]
@@ -110,6 +112,9 @@ impl Audit {
 
     /// Each operation was answered as it was decided, once, and nothing is held in the end.
     pub fn compare(mut self, told: &[Option<Answer>]) -> Result<Audited, AuditError> {
+        if self.decided.is_empty() {
+            return Err(AuditError::Nothing(told.len()));
+        }
         self.decided
             .resize(self.decided.len().max(told.len()), None);
         let nobody = std::iter::repeat(&None);
