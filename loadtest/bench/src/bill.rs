@@ -207,8 +207,7 @@ async fn run(options: &Options) -> Result<(), BillError> {
     println!("closed and reconciled in {close_s:.2} s");
     let tables = bench.tables().await?;
     let bytes: u64 = tables.iter().map(|table| table.bytes).sum();
-    let times = options.size.pick(questions::TIMES, 1);
-    let questions = questions::ask(&bench.client, &options.questions, times).await?;
+    let questions = questions::ask(&bench.client, &options.questions, options.size).await?;
     for asked in &questions {
         println!(
             "{:8.3} s  {:>7} rows  {}",

@@ -39,7 +39,7 @@ pub struct Options {
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Flood::value_variants().iter().copied())]
     cases: Vec<Flood>,
     /// Seconds of each phase.
-    #[arg(long, default_value_t = 5.0, default_value_if("smoke", "true", "0.2"))]
+    #[arg(long, default_value_t = 5.0, default_value_if("smoke", "true", "0.1"))]
     seconds: f64,
     /// Rounds of all phases.
     #[arg(long, default_value_t = 2, default_value_if("smoke", "true", "1"))]
