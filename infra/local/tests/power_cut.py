@@ -1,4 +1,4 @@
-"""What a power cut leaves of the three servers' files: built from their files at the cut and from what was synced."""
+"""The files that a power cut leaves of the three servers, made from their files at the cut and from the synced ones."""
 
 import contextlib
 import os
@@ -11,19 +11,19 @@ from apportion_local import cli, net, paths
 
 SHIM = paths.CHECKOUT / "infra/local/sync_shim.c"
 PAGE = 4096
-# Of a kernel that ends processes.
-END_S = 30
+# Limit against hanging, for the kernel to end processes.
+END_S = 120
 RANGES = "ledger_ranges"
 TABLES = (RANGES, "allocation_intervals", "running_allocations", "node_transfers", "node_capacities", "rates", "usage_hourly",
           "capacity_hourly")
 
 
 class Synced:
-    """What is synced below a directory from now on, by whoever is started in this environment."""
+    """The files below a directory as they were last synced, by processes that are started with this environment."""
 
     def __init__(self, home, root):
         self.root, self.kept, library = root, home / "kept", home / "sync_shim.so"
-        # Postgres may be another user's.
+        # Postgres may run as another user.
         self.kept.mkdir()
         self.kept.chmod(0o777)
         subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", str(library), str(SHIM), "-ldl"], check=True)
@@ -31,18 +31,18 @@ class Synced:
                             "APPORTION_SYNC_KEPT": str(self.kept)}
 
     def content(self, file):
-        """As it was when it was last synced; None if it never was."""
+        """A file's content at its last sync. None if it was never synced."""
         kept = self.kept / str(file.relative_to(self.root)).replace("/", "%")
         return kept.read_bytes() if kept.exists() else None
 
 
 def cut(launcher):
-    """Ends a launcher and everything below it at one moment: all stand still before the first one is gone."""
+    """Ends a launcher and its descendants at one moment: all are stopped before the first one is killed."""
     every, found = [], [launcher]
     while found:
         every += found
         signal_all(found, signal.SIGSTOP)
-        # Whoever stands still starts nobody else.
+        # A stopped process starts no other.
         found = [pid for pid in cli.descendants(launcher) if pid not in every]
     signal_all(every, signal.SIGKILL)
     if not net.wait_until(lambda: not any(map(runs, every)), END_S):
@@ -64,8 +64,8 @@ def runs(pid):
 
 def cut_postgres(synced, chance):
     """
-    Each page of a file is what it was at the file's last sync, or what it was at the cut. A file that was never synced
-    is away, empty, or has pages of zeros. Returns how many files are not what they were at the cut.
+    Gives each page of a file the content of the file's last sync, or that of the cut. A file that was never synced is
+    removed, or made empty, or gets pages of zeros. Returns the number of files that differ from those at the cut.
     """
     lost = 0
     for file in sorted(path for path in synced.root.rglob("*") if path.is_file() and not path.is_symlink()):
@@ -85,14 +85,14 @@ def cut_postgres(synced, chance):
 
 
 def mixed(now, then, chance):
-    """Pages of the one and of the other, as long as one of them; what neither has is zeros."""
+    """Pages of the one and of the other, as long as one of them. Pages that neither has are zeros."""
     size = len(chance.choice((now, then)))
     pages = (chance.choice((now, then))[at:at + PAGE] for at in range(0, size, PAGE))
     return b"".join(page.ljust(PAGE, b"\0") for page in pages)[:size]
 
 
 class Parts:
-    """ClickHouse's tables, and what of them was on the disk when this was made: the kernel had written all of it."""
+    """ClickHouse's tables, with the parts that were on the disk at one moment, when the kernel had written all of them."""
 
     def __init__(self, tables):
         self.tables = tables
@@ -103,20 +103,20 @@ class Parts:
         return (self.tables / table).glob("all_*")
 
     def logs(self, table):
-        """Which tokens the table has seen."""
+        """The tokens that the table has seen."""
         return (self.tables / table / "deduplication_logs").glob("*.txt")
 
     def new(self, table):
-        """Those since, none of which was synced."""
+        """The parts since that moment, none of which was synced."""
         return sorted(set(self.parts(table)) - self.there[table])
 
     def inserts(self, table):
-        """How many of the new ones hold rows that are in no other; the rest are merged of others."""
+        """The number of new parts with rows that are in no other part. The others were merged from parts."""
         blocks = (part.name.split("_")[1:3] for part in self.new(table))
         return sum(first == last for first, last in blocks)
 
     def lose_one_table(self, chance):
-        """What is new of one table is away, and of the others whole. Returns how many INSERTs are lost."""
+        """Removes all new parts of one table. Returns the number of INSERTs that are lost."""
         table = chance.choice([table for table in TABLES if table != RANGES and self.inserts(table)])
         lost = self.inserts(table)
         for part in self.new(table):
@@ -125,8 +125,8 @@ class Parts:
 
     def lose_some_of_each(self, chance):
         """
-        Parts are whole, away, or there with files that are empty or short; the logs of tokens are cut off. Returns how
-        many parts are not whole.
+        Leaves new parts whole, removes them, or makes some of their files empty or short, and cuts off the logs of tokens.
+        Returns the number of parts that are not whole.
         """
         lost = 0
         for part in [part for table in TABLES for part in self.new(table)]:
@@ -144,7 +144,7 @@ class Parts:
 
 
 class Streams:
-    """NATS' streams, and their indices when this was made."""
+    """NATS' streams, with their indices at one moment."""
 
     def __init__(self, store):
         self.store = store
@@ -155,8 +155,8 @@ class Streams:
 
     def lose_what_was_not_synced(self):
         """
-        The indices are those of before, or none; behind the last message of a stream is the beginning of another, which
-        nobody was told is there.
+        Restores the earlier indices, and removes those that are newer. Appends the beginning of a message, which was not
+        acknowledged, to each stream.
         """
         for index in self._indices():
             index.unlink()

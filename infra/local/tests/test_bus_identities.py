@@ -1,4 +1,4 @@
-"""Who is who on a running bus: what `apportion bus` changes while it runs, and what nodes' users reach."""
+"""The users of a running bus: the changes by `apportion bus` while it runs, and the subjects that users of nodes reach."""
 
 import asyncio
 import base64
@@ -9,9 +9,14 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from .support import PROGRAMS, NatsServer, settle, until
+import pytest
+
 from apportion_local import bus
 from apportion_local.paths import StackError
+
+from .support import PATIENCE_S, PROGRAMS, NatsServer, settle, until
+
+pytestmark = pytest.mark.system
 
 CELL = "cell-1"
 PREFIX = f"apportion.v1.{CELL}"
@@ -25,7 +30,7 @@ def claims(token):
 
 
 def signed(value, seed):
-    """A token as whoever has the operator's key could make it."""
+    """A token as the holder of the operator's key could make it."""
     import nkeys
 
     def plain(data):
@@ -63,7 +68,7 @@ class Directory(unittest.TestCase):
     def test_bus_init_twice_changes_nothing_and_makes_what_is_missing(self):
         before = self.init("tenant-a", "tenant-b")
         self.assertEqual(self.init("tenant-a", "tenant-b"), before)
-        # What was added before and is not named stays, too.
+        # Tenants that were added before and are not named stay.
         self.assertEqual(self.init(), before)
         gone = self.home / "creds" / "quota.creds"
         gone.unlink()
@@ -84,7 +89,7 @@ class Directory(unittest.TestCase):
             self.assertEqual(path.stat().st_mode & 0o777, 0o700 if path.is_dir() else 0o600, path)
 
     def test_stack_json_does_not_tell_who_may_delete_streams(self):
-        """It names the directory of the creds of those who work with a cell."""
+        """It names the directory with the creds of the parties that work with a cell."""
         self.init("tenant-a")
         names = {path.name for path in (self.home / "creds").iterdir()}
         self.assertEqual(names, {"admission.creds", "quota.creds", "scheduler.creds", "node-heartbeat.creds",
@@ -157,7 +162,7 @@ class Running(unittest.IsolatedAsyncioTestCase):
 
                 await admission.subscribe(f"{PREFIX}.query.*.*", cb=answer)
                 await settle(admission)
-                self.assertEqual((await tenant.request(f"{PREFIX}.query.new-one.feed", b"", timeout=5)).data, b"answer")
+                self.assertEqual((await tenant.request(f"{PREFIX}.query.new-one.feed", b"", timeout=PATIENCE_S)).data, b"answer")
                 foreign = [f"{PREFIX}.ingress.tenant-b", f"{PREFIX}.query.tenant-b.feed", f"{PREFIX}.admin"]
                 for subject in foreign:
                     await tenant.publish(subject, b"intruder")
@@ -170,10 +175,10 @@ class Running(unittest.IsolatedAsyncioTestCase):
                 await until(lambda: own and theirs)
                 await settle(tenant)
                 self.assertEqual((own, theirs, stolen), ([b"new-one"], [b"tenant-b"], [[], []]))
-            # Who was connected did not notice.
+            # Other connections stay.
             self.assertTrue(other.is_connected and admission.is_connected)
         self.assertEqual((self.server.process.pid, self.server.process.poll()), (pid, None))
-        # It is there after a restart, and adding it again changes nothing.
+        # The tenant is there after a restart, and adding it again changes nothing.
         self.server.stop()
         self.server.start()
         await self.command("tenant", "add", "new-one")
@@ -181,7 +186,7 @@ class Running(unittest.IsolatedAsyncioTestCase):
             pass
 
     async def test_a_removed_tenant_is_cut_off_and_refused(self):
-        creds = Path(self.server.directory.name, "kept.creds")
+        creds = self.server.home.path / "kept.creds"
         creds.write_bytes(bus.creds(self.server.bus_dir, A).read_bytes())
         async with self.server.connect(A) as tenant, self.server.connect(B) as other:
             await self.command("tenant", "remove", "tenant-a")
@@ -195,7 +200,7 @@ class Running(unittest.IsolatedAsyncioTestCase):
         self.server.stop()
         self.server.start()
         await self.assert_refused(A, creds)
-        # Of one with the same name the creds are others.
+        # Another tenant of the same name has other creds.
         await self.command("tenant", "add", "tenant-a")
         await self.assert_refused(A, creds)
         async with self.server.connect(A):
@@ -204,7 +209,7 @@ class Running(unittest.IsolatedAsyncioTestCase):
     async def test_an_operator_with_a_name_says_nothing_in_that_of_another_and_is_cut_off_when_it_is_taken_back(self):
         await self.command("operator", "add", "bob")
         await self.command("operator", "add", "alice")
-        creds = Path(self.server.directory.name, "kept.creds")
+        creds = self.server.home.path / "kept.creds"
         creds.write_bytes(bus.creds(self.server.bus_dir, ALICE).read_bytes())
         self.assertEqual(claims(creds.read_text(encoding="utf-8").splitlines()[1])["name"], ALICE)
         async with self.server.connect(ALICE) as alice, self.server.connect(BOB) as bob, \
@@ -219,7 +224,7 @@ class Running(unittest.IsolatedAsyncioTestCase):
             await admission.subscribe(f"{PREFIX}.query.*.*", cb=answer)
             await settle(admission)
             for whose in ("_operator", "tenant-a"):
-                asked = await alice.request(f"{PREFIX}.query.{whose}.settings", b"", timeout=5)
+                asked = await alice.request(f"{PREFIX}.query.{whose}.settings", b"", timeout=PATIENCE_S)
                 self.assertEqual(asked.data, b"answer")
             replies = await listen(alice, f"{PREFIX}.reply._operator.>")
             await admission.publish(f"{PREFIX}.reply._operator.r1", b"outcome")
@@ -233,7 +238,7 @@ class Running(unittest.IsolatedAsyncioTestCase):
                 for subject in subjects:
                     await client.publish(f"{PREFIX}.{subject}", b"intruder")
                 await until(lambda: len(client.refusals) == len(subjects))
-            # Nor by what the server publishes for it: an answer goes to its own account.
+            # The server's answers on reply subjects stay in the operator's own account.
             await alice.publish(f"{PREFIX}.query._operator.settings", b"", reply=f"{PREFIX}.admin.bob")
             await alice.publish(f"{PREFIX}.admin.alice", b"x", reply=f"{PREFIX}.admin")
             await settle(alice)
@@ -247,7 +252,7 @@ class Running(unittest.IsolatedAsyncioTestCase):
         await self.assert_refused(ALICE, creds)
         self.assertIn("there is no operator alice", await self.command("operator", "remove", "alice", code=1))
         self.assertIn("no name of an operator", await self.command("operator", "add", "_operator", code=1))
-        # Of one with the same name the creds are others.
+        # Another operator of the same name has other creds.
         await self.command("operator", "add", "alice")
         await self.assert_refused(ALICE, creds)
         async with self.server.connect(ALICE):
@@ -255,9 +260,9 @@ class Running(unittest.IsolatedAsyncioTestCase):
 
     async def test_the_old_creds_of_a_rotated_party_are_refused(self):
         for key in ("quota", A, "operator", "bus", "join"):
-            old = Path(self.server.directory.name, "old.creds")
+            old = self.server.home.path / "old.creds"
             old.write_bytes(bus.creds(self.server.bus_dir, key).read_bytes())
-            # Two connections: one knows the file, one has what was in it.
+            # One connection uses the file, another one a copy of its old content.
             path = str(bus.creds(self.server.bus_dir, key))
             inbox = "_INBOX.join" if key == "join" else "_INBOX"
             async with self.server.connect(key, old, inbox_prefix=inbox) as holder:
@@ -274,9 +279,9 @@ class Running(unittest.IsolatedAsyncioTestCase):
 
     async def test_what_a_bus_that_was_away_did_not_hear_it_is_told_by_push(self):
         self.server.stop()
-        # Its directory has the tenant by then, so this is not "nothing was done".
+        # The directory has the tenant by then, so the command reports that the bus does not know it yet.
         self.assertIn("Connection refused", await self.command("tenant", "add", "new-one", code=1))
-        # It has not read its configuration since: it begins as before.
+        # The bus starts with its earlier configuration.
         conf = bus.configuration(self.server.bus_dir)
         added = conf.read_text(encoding="utf-8")
         conf.write_text("".join(re.sub(r"  # T_new-one\n.*\n", "", added)), encoding="utf-8")
@@ -309,7 +314,7 @@ class Running(unittest.IsolatedAsyncioTestCase):
             change(value["nats"]["imports"])
             async with self.server.connect("system") as system:
                 forged = signed(value, (keys / "operator-signing.nk").read_text(encoding="utf-8"))
-                await system.request("$SYS.REQ.CLAIMS.UPDATE", forged, timeout=5)
+                await system.request("$SYS.REQ.CLAIMS.UPDATE", forged, timeout=PATIENCE_S)
             with self.subTest(change.__name__):
                 async with self.server.connect(A) as tenant:
                     for name in ("tenant-a", "tenant-b"):
@@ -342,7 +347,7 @@ class Running(unittest.IsolatedAsyncioTestCase):
 
             await door.subscribe(f"{PREFIX}.join", cb=answer)
             beats = await listen(door, f"{PREFIX}.node.*.heartbeat")
-            self.assertEqual((await machine.request(f"{PREFIX}.join", b"", timeout=5)).data, b"welcome")
+            self.assertEqual((await machine.request(f"{PREFIX}.join", b"", timeout=PATIENCE_S)).data, b"welcome")
             said = [f"{PREFIX}.node.join.report", f"{PREFIX}.node.n1.heartbeat", f"{PREFIX}.node.n1.sync",
                     f"{PREFIX}.admin", f"{PREFIX}.ingress.tenant-a", "$JS.API.INFO", "_INBOX.x"]
             for subject in said:
@@ -373,7 +378,3 @@ class Running(unittest.IsolatedAsyncioTestCase):
             async with self.server.connect(key) as spy:
                 await listen(spy, f"{PREFIX}.join")
                 await until(lambda: spy.refusals)
-
-
-if __name__ == "__main__":
-    unittest.main()

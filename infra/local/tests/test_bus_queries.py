@@ -1,24 +1,27 @@
 """
-Every question that the reference of the bus has, asked by a plain NATS client with messages made from the descriptors: each
-has a real answer, and nobody is told anything of another tenant's.
+Every query in the reference of the bus, sent by a plain NATS client with messages made from the descriptors: each has a real
+answer, and no answer has anything of another tenant.
 """
 
 import asyncio
 import json
 import re
 import sys
-import tempfile
 import time
 import unittest
 import uuid
-from pathlib import Path
 
-from .support import Stack, until  # The launcher is on the path by it.
+import pytest
+
 from apportion_local.paths import CHECKOUT
+
+from .support import PATIENCE_S, Stack, until
 
 sys.path.insert(0, str(CHECKOUT / "examples"))
 import apportion_messages  # noqa: E402
 from apportion_messages import Messages  # noqa: E402
+
+pytestmark = pytest.mark.system
 
 REFERENCE = CHECKOUT / "docs" / "bus.md"
 SUBJECTS = CHECKOUT / "schemas" / "src" / "subjects.rs"
@@ -26,19 +29,18 @@ ROW = re.compile(r"^\| `apportion\.v1\.<cell>\.query\.(<tenant>|_operator)\.([a-
                  r"\[(\w+)\]\(#\w+\) \|", re.MULTILINE)
 OPERATOR = "_operator"
 SERVICES = [f"apportion-{name}" for name in ("admission", "quota", "scheduler", "node-heartbeat", "analytics")]
-# Against hanging. Most answers take milliseconds.
-PATIENCE_SECONDS = 60
-ANSWER_SECONDS = 10
+# Limit against hanging. Most answers take milliseconds.
+ANSWER_SECONDS = 60
 NODE = "this-machine"
 DAY_MS = 86_400_000
-# No model that any node has.
+# A model that no node has.
 NO_MODEL = "no-such-model"
-# It may join, and does not. The digest of its token is told to nobody.
+# A node that may join, and does not. The digest of its token is in no answer.
 NO_NODE, DIGEST = "may-join", b"digest-of-a-token-of-32-bytes..."
 
 
 def verbs():
-    """Of the reference's table of subjects: the verb, its query's message and its reply's; and the verbs of operators alone."""
+    """From the reference's table of subjects: by verb the messages of its query and its reply, and the verbs of operators alone."""
     rows = ROW.findall(REFERENCE.read_text(encoding="utf-8"))
     if not rows:
         raise AssertionError(f"{REFERENCE} has no queries")
@@ -46,13 +48,11 @@ def verbs():
             {verb for whose, verb, _, _ in rows if whose == OPERATOR})
 
 
-
-
 VERBS, OF_OPERATORS = verbs()
 
 
 def number(message, field, value):
-    """Of a value of an enumeration."""
+    """The number of a value of an enumeration."""
     return message.DESCRIPTOR.fields_by_name[field].enum_type.values_by_name[value].number
 
 
@@ -62,7 +62,7 @@ class Party:
     def __init__(self, stack, messages, name):
         self.stack, self.m, self.name = stack, messages, name
         self.denied = []
-        # What only this tenant may hear of has a name with this in it.
+        # A part of all names that only this tenant may learn.
         self.mark = f"own-of-{name}"
         self.serial = 0
 
@@ -106,14 +106,14 @@ class Party:
         return getattr(self.m, VERBS[verb][1]).FromString(data)
 
     def rule(self, data):
-        """By which rule a query was refused; None: it was not."""
+        """The rule by which a query was refused. None if it was not."""
         reply = self.m.QueryRefused.FromString(data)
         names = self.m.Refusal.DESCRIPTOR.fields_by_name["rule"].enum_type.values_by_number
         return names[reply.refusal.rule].name if reply.HasField("refusal") else None
 
     async def until(self, verb, good, **fields):
         """The first answer that is good."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             reply = await self.ask(verb, **fields)
             if good(reply):
@@ -124,7 +124,7 @@ class Party:
 
 
 class World:
-    """Two tenants who have something of each kind, and the operators who gave it to them."""
+    """Two tenants that have something of each kind, and the operators that gave it to them."""
 
     def __init__(self, stack, messages):
         self.m = messages
@@ -170,7 +170,7 @@ class World:
             command="sh", args=["-c", f"echo {own.said}; sleep 1"])))
         own.waits = await own.done(submit=self.submit(own, "waits", queue=own.queue, gpu_count=1, gpu_models=[NO_MODEL]))
         own.refused = await own.send(submit=self.submit(own, "refused", queue=f"{mark}-nowhere"))
-        # By quota, which says so a little later.
+        # Quota refuses it a little later.
         own.beyond = await own.send(submit=self.submit(own, "beyond", cpu_milli=64_001))
         await own.done(create_resource=m.CreateResource(resource=own.resource))
         own.leased = await own.done(acquire=m.Acquire(resource=own.resource, holder=f"{mark}-holder", ttl_slots=100))
@@ -180,12 +180,12 @@ class World:
                                 "memory_bytes": 32 << 20, **fields})
 
     def tried(self, own, **fields):
-        """What a trial is about, as the inbox would have it."""
+        """The allocation of a trial, as the inbox would get it."""
         return self.m.AllocationSpec(**{"job_set": own.job_set, "team": own.team, "cpu_milli": 100, "memory_bytes": 32 << 20,
                                         **fields})
 
     async def preempt(self):
-        """One tenant loses a place to the other, who loses one to a drain."""
+        """One tenant loses a place to the other, which loses one to a drain."""
         a, b, m = self.a, self.b, self.m
         whole = {"gpu_count": 2, "priority_class": "spare"}
         for nth in range(2):
@@ -199,7 +199,7 @@ class World:
             own.preemption = page.preemptions[0]
 
     async def end(self, own):
-        """Until what ran is over and in the bill."""
+        """Waits until the run has ended and is in the bill."""
         ended = await own.until("allocation", lambda it: it.view.HasField("ended"), allocation_id=self.id(own.run))
         own.node = ended.view.node
         own.refusal = (await own.until("refusals", lambda it: len(it.refusals) == 2)).refusals[0].number
@@ -215,7 +215,7 @@ class World:
 
 
 def questions(world, own):
-    """By verb: the fields of a query of the tenant's, and whether the answer is a real one."""
+    """By verb: the fields of a tenant's query, and a check whether the answer is a real one."""
     run, waits = world.id(own.run), world.id(own.waits)
 
     def names(reply):
@@ -245,7 +245,7 @@ def questions(world, own):
         "resource": ({"resource": own.resource}, lambda it: it.view.lease_id == own.leased.lease_granted.lease_id),
         "preemptions": ({}, lambda it: it.preemptions and all(
             one.tenant == own.name and one.cause == own.preemption.cause and one.priority == 1 for one in it.preemptions)
-            # One made room for what is urgent, the other one's node is drained.
+            # One made room for an urgent allocation, and the node of the other is drained.
             and {one.by_priority if one.HasField("by_priority") else None for one in it.preemptions}
             == {10 if own is world.a else None}),
         "queue": ({}, lambda it: waits in {one.allocation_id for one in it.waiting}),
@@ -286,7 +286,7 @@ def questions(world, own):
 
 
 def tries(world, other):
-    """What somebody might ask who guesses names, ids and positions of another tenant, and by which rule that is refused."""
+    """Queries with guessed names, IDs and positions of another tenant, each with the rule by which it is refused."""
     ids, lease = world.ids(other)[:-1], other.leased.lease_granted.lease_id
     lost = other.preemption
     yield "feed", {"after_lsn": other.run.lsn - 1}, None
@@ -311,7 +311,7 @@ def tries(world, other):
     for field, value in (("queue", other.queue), ("queue", other.name), ("job_set", other.job_set), ("team", other.team)):
         yield "usage", {field: value}, None
     yield "lease", {"lease_id": lease}, "LEASE_NOT_FOUND"
-    # Ids are of one kind each, and all of the cell.
+    # All IDs are of the cell, each of one kind.
     yield "lease", {"lease_id": ids[0]}, "LEASE_NOT_FOUND"
     yield "resource", {"resource": other.resource}, "RESOURCE_NOT_FOUND"
     yield "preemptions", {"after": f"{lost.lsn}.{lost.index + 1}"}, None
@@ -361,13 +361,9 @@ def tries(world, other):
 class Queries(unittest.IsolatedAsyncioTestCase):
     @classmethod
     def setUpClass(cls):
-        directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
-        cls.addClassCleanup(directory.cleanup)
-        stack = Stack(Path(directory.name), "--agent")
-        cls.addClassCleanup(stack.launcher, "down")
-        descriptors = Path(directory.name, "apportion.binpb")
-        stack.apportion("schema", "descriptors", "--out", str(descriptors))
-        cls.world = World(stack.value, Messages(descriptors))
+        stack = Stack("--agent")
+        cls.addClassCleanup(stack.close)
+        cls.world = World(stack.value, Messages(stack.descriptors()))
 
         async def furnish():
             await cls.world.connect()
@@ -396,7 +392,7 @@ class Queries(unittest.IsolatedAsyncioTestCase):
         asked = questions(self.world, self.world.a)
         self.assertEqual(set(asked), set(VERBS))
         self.assertEqual({verb for verb, _, _ in tries(self.world, self.world.a)}, set(VERBS))
-        # And the bus lets through what the reference has.
+        # The bus admits the same verbs.
         lists = re.search(r"QUERIES: .*? = \[(.*?)^\];", SUBJECTS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
         listed = [re.findall(r'"([a-z_]+)"', verbs) for verbs in re.findall(r"&\[(.*?)\]", lists.group(1), re.DOTALL)]
         self.assertEqual({verb for verbs in listed for verb in verbs}, set(VERBS))
@@ -414,7 +410,7 @@ class Queries(unittest.IsolatedAsyncioTestCase):
                     self.assertTrue(good(reply), reply)
                     self.assert_nothing_of(other, data, reply)
                     named |= {verb} if self.tells_of(own, data) else set()
-            # So that one would see it where an answer tells of another tenant.
+            # Without a mark in each answer, a mark of another tenant would not be missed.
             self.assertEqual(named, set(VERBS) - OF_OPERATORS)
 
     async def test_guesses_tell_a_tenant_nothing_of_another(self):
@@ -424,12 +420,12 @@ class Queries(unittest.IsolatedAsyncioTestCase):
                     data = await asker.ask_bytes(verb, asker.query(verb, **fields).SerializeToString())
                     self.assertEqual(asker.rule(data), rule)
                     if verb == "operation":
-                        # It comes back as it was asked for.
+                        # The answer repeats the operation's ID.
                         view = self.world.m.OperationReply.FromString(data).view
                         self.assertEqual(view.state, number(view, "state", "OPERATION_STATE_UNKNOWN"))
                         self.assertFalse(view.HasField("outcome"))
                     elif verb == "usage":
-                        # A line of another's would be said to be the asker's.
+                        # A line of another tenant would be shown as one of the asker.
                         self.assertFalse(self.world.m.UsagePage.FromString(data).lines)
                     else:
                         self.assert_nothing_of(other, data, data)
@@ -484,7 +480,7 @@ class Queries(unittest.IsolatedAsyncioTestCase):
                 if verb == "quota_history":
                     fields = {"resource": "memory"}
                 elif verb not in of_all or verb == "node":
-                    # What is of one allocation, operation, lease or resource is the tenant's who asks, and operators have none.
+                    # These queries are about an allocation, operation, lease or resource of the asker. Operators have none.
                     fields = questions(self.world, a)[verb][0]
                 data = await operator.ask_bytes(verb, operator.query(verb, **fields).SerializeToString())
                 if verb in of_all:
@@ -492,14 +488,14 @@ class Queries(unittest.IsolatedAsyncioTestCase):
                     self.assertTrue(of_all[verb](reply), reply)
                 elif verb != "operation":
                     self.assert_nothing_of(a, data, data)
-        # On a tenant's subject they are answered as the tenant is.
+        # On a tenant's subject they get the tenant's answer.
         fields, good = questions(self.world, a)["allocation"]
         answer = await operator.bus.request(
             a.subject("query", a.name, "allocation"), a.query("allocation", **fields).SerializeToString(), timeout=ANSWER_SECONDS)
         self.assertTrue(good(self.world.m.AllocationReply.FromString(answer.data)))
 
     async def told_of_services(self, asker, *tokens):
-        """What is answered by then to a question of NATS' service API, by service."""
+        """The answers to a query of NATS' service API, by service."""
         inbox = asker.bus.new_inbox()
         heard = await asker.bus.subscribe(inbox)
         await asker.bus.publish(".".join(("$SRV", *tokens)), b"", reply=inbox)
@@ -556,7 +552,7 @@ class Queries(unittest.IsolatedAsyncioTestCase):
                 return found
 
     def check_nodes(self, nodes):
-        """Those of the fleet and this machine; what is held there by what is on them."""
+        """Nodes of the fleet and this machine: their resources, and those that allocations hold."""
         found = {one.node: one for one in nodes}
         ready = number(self.world.m.NodesQuery, "states", "NODE_STANDING_READY")
         for one in found.values():
@@ -620,12 +616,8 @@ class Queries(unittest.IsolatedAsyncioTestCase):
             query.at_lsn = 2**40
             return verb, asker.rule(await asker.ask_bytes(verb, query.SerializeToString()))
 
-        # What a run has written is no read model's.
+        # The output of a run is in no read model.
         asked = [verb for verb in VERBS if "at_lsn" in self.world.a.query(verb).DESCRIPTOR.fields_by_name]
         self.assertEqual(set(VERBS) - set(asked), {"logs"})
         for verb, rule in await asyncio.gather(*(ask(verb) for verb in asked)):
             self.assertEqual(rule, "NOT_APPLIED", verb)
-
-
-if __name__ == "__main__":
-    unittest.main()

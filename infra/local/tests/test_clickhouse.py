@@ -1,28 +1,34 @@
-"""The local ClickHouse: what its users can do, tried by doing it."""
+"""The local ClickHouse: the rights and limits of its users, tried out."""
 
 import base64
-import concurrent.futures
+import contextlib
+import http.client
 import os
 import re
 import secrets
-import tempfile
 import unittest
+import urllib.parse
 import urllib.error
 import urllib.request
 from pathlib import Path
 
-from . import support  # noqa: F401  (puts the launcher on the path)
+import pytest
+
 from apportion_local import clickhouse, confine, paths, postgres, users
 from apportion_local.clickhouse import ClickHouse
 from apportion_local.net import LOOPBACK, free_port
 from apportion_local.supervisor import Supervisor
 
-# Table functions that make their rows of nothing but their arguments.
+from .support import PATIENCE_S, Home, wait
+
+pytestmark = [pytest.mark.system, pytest.mark.together]
+
+# Table functions that make their rows from their arguments alone.
 PURE = {"SQLStandardValues", "fuzzJSON", "fuzzQuery", "generateRandom", "generateSeries", "generate_series", "null",
         "numbers", "numbers_mt", "primes", "values", "view"}
-# Those, too, of who may make tables.
+# Further ones, of a user that may make tables.
 PURE_OF_OWNERS = {"format", "viewExplain", "zeros", "zeros_mt"}
-# Arguments that each kind of table function takes; the others get all of these, one after the other.
+# Arguments that each kind of table function takes. The others get all of OTHERS, one after the other.
 ARGUMENTS = {
     "SQLStandardValues": ["1"],
     "cluster": ["'default', system.users"],
@@ -60,31 +66,32 @@ SECRET_TABLES = ("users", "grants", "role_grants", "settings_profiles", "setting
 # As services/analytics/src/store.rs has them.
 SENT = {"async_insert": 0, "wait_end_of_query": 1, "insert_deduplicate": 1, "max_insert_threads": 1}
 
-
+# More than the buffers between the server and its client hold, and within the reader's limits.
+UNREAD = "SELECT repeat('x', 200) FROM numbers(1000000)"
 REFUSED = "Refused: "
-# Enough for a failed test to show.
+# The part of an answer that a failed test shows.
 ANSWER_CHARS = 20_000
 
 
 class Server:
-    """A ClickHouse of its own, with the users of `up` and the one of the tests."""
+    """A ClickHouse with the users of `up` and the one of the tests."""
 
     def __init__(self, passable):
-        directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
-        self.directory = directory
-        root = Path(directory.name)
-        # Under root the engine's user must pass here, or its files go elsewhere.
-        root.chmod(0o711 if passable else 0o700)
+        # Under root the engine's user has to pass here, or its files lie elsewhere.
+        self.home = Home(0o711 if passable else 0o700)
         os.environ["APPORTION_TEST_MARK"] = "of-the-launcher"
-        self.state = paths.StateDir(root / "s", traversable=True)
-        # Readable for everybody: it is not only the file's mode that keeps the engine out.
-        self.secret = root / "secret.txt"
+        self.state = paths.StateDir(self.home.path / "s", traversable=True)
+        self.home.on_close.callback(self.state.close, "everything")
+        # All users may read it, so that it is not the mode alone that keeps the engine out.
+        self.secret = self.home.path / "secret.txt"
         self.secret.write_text("hush-hush\n", encoding="utf-8")
         self.secret.chmod(0o644)
         self.server = ClickHouse(self.state, free_port(),
                                  {name: secrets.token_hex(16) for name in ("analytics", "reader", "test")})
         self.server.configure()
         self.supervisor = Supervisor(self.state)
+        self.home.on_close.callback(self.supervisor.close)
+        self.home.on_close.callback(lambda: self.supervisor.stop_all([list(self.supervisor.children)]))
         try:
             self.supervisor.start(self.server.spec())
         except BaseException:
@@ -92,27 +99,31 @@ class Server:
             raise
 
     def close(self):
-        self.supervisor.stop_all([list(self.supervisor.children)])
-        self.supervisor.close()
-        self.state.close("nothing")
-        self.directory.cleanup()
+        self.home.close()
 
     def pid(self):
         return self.supervisor.pids()["clickhouse"]
 
     def ask(self, sql, user="reader", **settings):
-        """The answer, or REFUSED and why."""
+        """The answer, or REFUSED and the reason."""
         try:
             return self.server.query(sql, user, **settings)[:ANSWER_CHARS]
         except urllib.error.HTTPError as error:
             return REFUSED + error.read().decode(errors="replace")
 
 
+@pytest.fixture(scope="module")
+def server():
+    """The server of most tests."""
+    server = Server(passable=True)
+    yield server
+    server.close()
+
+
 class ClickHouseTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server(passable=True)
-        cls.addClassCleanup(cls.server.close)
+    @pytest.fixture(autouse=True)
+    def use_server(self, server):
+        self.server = server
 
     def refused(self, sql, why, user="reader", **settings):
         answer = self.server.ask(sql, user, **settings)
@@ -175,7 +186,7 @@ class Sources(ClickHouseTest):
         (uids,) = re.findall(r"^Uid:\t(.*)$", status, re.MULTILINE)
         self.assertNotIn("0", uids.split())
         if os.geteuid() == 0:
-            # Nor Postgres' user, whose files it could read.
+            # It is not Postgres' user either, because it could read that one's files.
             self.assertNotIn(str(users.named(postgres.UNPRIVILEGED)[0]), uids.split())
         if confine.version() >= 2:
             self.assertIn("NoNewPrivs:\t1", status)
@@ -207,10 +218,24 @@ class Limits(ClickHouseTest):
 
     def test_one_reader_does_not_take_every_connection(self):
         allowed = clickhouse.READER_LIMITS["max_concurrent_queries_for_user"]
-        with concurrent.futures.ThreadPoolExecutor(allowed * 2) as pool:
-            answers = list(pool.map(self.server.ask, ["SELECT sleep(2)"] * allowed * 2))
-        refusals = [answer for answer in answers if "TOO_MANY_SIMULTANEOUS_QUERIES" in answer]
-        self.assertEqual(len(refusals), allowed)
+        with contextlib.ExitStack() as running:
+            for _ in range(allowed):
+                running.enter_context(self.endless_query())
+            self.refused("SELECT 1", "TOO_MANY_SIMULTANEOUS_QUERIES")
+            self.allowed("SELECT 1", "analytics")
+        wait(lambda: self.server.ask("SELECT 1") == "1\n", "the reader's queries have ended")
+
+    @contextlib.contextmanager
+    def endless_query(self):
+        """A query of the reader that runs, because its rows are not read."""
+        address = urllib.parse.urlsplit(self.server.server.url())
+        connection = http.client.HTTPConnection(address.hostname, address.port, timeout=PATIENCE_S)
+        with contextlib.closing(connection):
+            connection.request("POST", "/", body=UNREAD, headers={
+                "X-ClickHouse-User": "reader", "X-ClickHouse-Key": self.server.server.passwords["reader"]})
+            answer = connection.getresponse()
+            self.assertEqual(answer.status, 200)
+            yield
 
 
 class Rights(ClickHouseTest):
@@ -237,7 +262,7 @@ class Rights(ClickHouseTest):
         self.assertIn("rates\tcomment\t\tPrices.\n", found)
         tables = self.allowed("SELECT name FROM system.tables WHERE database = 'apportion'").split()
         self.assertIn("conservation", tables)
-        # Views that are asked with arguments.
+        # Views with parameters.
         asked = {"usage_levels": "tenant = 't', from = '2026-11-01 00:00:00', until = '2026-11-02 00:00:00'",
                  "cost_shares": "month = '2026-11-01', method = 'equal', cost_centre = '', credited = ''"}
         for table in tables:
@@ -270,7 +295,7 @@ class Rights(ClickHouseTest):
         request = urllib.request.Request(self.server.server.url(), data=b"SELECT 1",
                                          headers={"Authorization": f"Basic {token}"})
         try:
-            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=20) as answer:
+            with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=PATIENCE_S) as answer:
                 return answer.status
         except urllib.error.HTTPError as error:
             return error.code
@@ -290,7 +315,3 @@ class Places(unittest.TestCase):
                 self.assertTrue(pattern.fullmatch(token), (user, password))
                 for other in (f"{user}x:{password}", f"x{user}:{password}", f"{user[:-1]}:{password}"):
                     self.assertFalse(pattern.fullmatch(base64.b64encode(other.encode()).decode()), (user, other))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,9 +1,10 @@
-"""docker-compose.yml without Docker: everything it names exists and fits together."""
+"""docker-compose.yml without Docker: all that it names exists and fits together."""
 
 import asyncio
 import json
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -14,30 +15,32 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import pytest
 import yaml
 
-from .support import PROGRAMS  # (puts the launcher on the path, too)
 from apportion_local import breakable, bus, clickhouse, compose, nats_conf, net, postgres, services, tls, wheels
 from apportion_local.paths import CHECKOUT
+
+from .support import PATIENCE_S, PROGRAMS, Home, wait
 
 TEXT = (CHECKOUT / "docker-compose.yml").read_text(encoding="utf-8")
 COMPOSE = yaml.safe_load(TEXT)
 SERVICES = COMPOSE["services"]
 CONFIGS = CHECKOUT / "infra" / "compose" / "config"
-# Ports that images listen on without being told in a file of ours.
+# Ports that images listen on without a setting in one of our files.
 IMAGE_PORTS = {"postgres": {5432}, "clickhouse": {8443}, "jaeger": {4317, 16686}, "prometheus": {9090},
                "grafana": {3000}}
 STACK = {"cell": {}, "nats": {"url": "", "monitor_url": "", "creds": ""}, "clock": None, "otlp_listen": "",
          "tls": {"ca_file": ""},
          "operation_window_ms": 1, "lease_ms": 1, "postgres": {"urls": {services.schema(name): "" for name in services.WITH_POSTGRES}},
          "clickhouse": {"url": "", "user": "", "password": "", "database": ""}}
-# They end when they are done.
+# Services that end when they are done.
 ONCE = {"cell-init", "bootstrap"}
-# There is no program in its image that could ask.
+# Services without a health check, because their image has no program for one.
 UNASKED = {"otel-collector"}
 
 
-# Stands in for the one of the image, and counts how often it was asked for.
+# Replaces the program of the image, and counts its runs.
 NC = """#!{python}
 import socket, sys
 open("{asked}", "a").write(".")
@@ -47,15 +50,17 @@ with socket.create_connection((sys.argv[1], int(sys.argv[2]))) as server:
 """
 
 
-async def publish_one(url, creds, make):
+async def publish_one(url, creds, make, timeout_s):
+    """Creates the stream, or returns the number of a new message. None if it was not acknowledged in time."""
     import nats
     from nats.errors import TimeoutError as Unanswered
 
-    client = await nats.connect(url, user_credentials=str(creds))
+    client = await nats.connect(url, user_credentials=str(creds), connect_timeout=PATIENCE_S)
     try:
         if make:
-            return await client.jetstream().add_stream(name="APPORTION_c_LEDGER", subjects=["apportion.v1.c.ledger.*"])
-        return (await client.jetstream().publish("apportion.v1.c.ledger.quota", bytes(1000), timeout=1)).seq
+            return await client.jetstream(timeout=PATIENCE_S).add_stream(name="APPORTION_c_LEDGER",
+                                                                         subjects=["apportion.v1.c.ledger.*"])
+        return (await client.jetstream().publish("apportion.v1.c.ledger.quota", bytes(1000), timeout=timeout_s)).seq
     except Unanswered:
         return None
     finally:
@@ -71,7 +76,7 @@ def read(*parts):
 
 
 def variables(service):
-    """What with-secrets makes of a service's secrets."""
+    """The variables that with-secrets makes of a service's secrets."""
     named = [secret.partition("-") for secret in SERVICES[service]["secrets"] if "." not in secret]
     return {f"{server}_PASSWORD_{user}".upper().replace("-", "_") for server, _, user in named}
 
@@ -87,7 +92,7 @@ def config(service):
 
 
 def ports():
-    """Where each compose service listens, by its own configuration."""
+    """The ports of each compose service, by its own configuration."""
     found = {name: set(values) for name, values in IMAGE_PORTS.items()}
     for key in ("listen", "http"):
         (port,) = re.findall(rf'^{key}: "0\.0\.0\.0:(\d+)"', read("nats", "nats.conf"), re.MULTILINE)
@@ -102,6 +107,7 @@ def ports():
     return found
 
 
+@pytest.mark.fast
 class Files(unittest.TestCase):
     def test_every_mounted_file_exists_and_every_volume_is_declared(self):
         for name, service in SERVICES.items():
@@ -144,6 +150,7 @@ class Files(unittest.TestCase):
                     self.assertIn("healthcheck", SERVICES[other], f"{name} waits for {other}")
 
 
+@pytest.mark.fast
 class Bounds(unittest.TestCase):
     def test_every_service_has_limits_and_gains_no_rights(self):
         for name, service in SERVICES.items():
@@ -160,11 +167,20 @@ class Bounds(unittest.TestCase):
             self.assertEqual(SERVICES[name]["restart"], "on-failure")
 
 
+@pytest.mark.fast
 class Secrets(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        home = Home()
+        cls.addClassCleanup(home.close)
+        cls.made = home.path / "secrets"
+        write_secrets(cls.made)
+
     def setUp(self):
-        directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
-        self.addCleanup(directory.cleanup)
-        self.directory = Path(directory.name) / "secrets"
+        home = Home()
+        self.addCleanup(home.close)
+        self.directory = home.path / "secrets"
+        shutil.copytree(self.made, self.directory)
 
     def test_no_password_is_in_the_file_or_comes_from_a_variable(self):
         # A service with a read-only file system gets no secret that is made of a variable.
@@ -177,7 +193,6 @@ class Secrets(unittest.TestCase):
                 self.assertNotRegex(variable, r"PASSWORD(?!__FILE$|_FILE$)", name)
 
     def test_make_secrets_makes_what_is_declared_once(self):
-        write_secrets(self.directory)
         named = {Path(secret["file"]).relative_to("infra/secrets") for secret in COMPOSE["secrets"].values()}
         before = self.files()
         self.assertLessEqual(named, set(before))
@@ -190,7 +205,7 @@ class Secrets(unittest.TestCase):
         self.assertEqual({name for name in before if before[name] != after[name]}, gone | {Path("stack"), Path("stack.json")})
         words = [text for name, text in after.items() if len(name.parts) == 1 and not name.name.startswith("stack")]
         self.assertEqual(len(words), len(set(words)))
-        # Other users of the host do not pass; users of containers read what they get, and not the keys of the bus.
+        # Other users of the host cannot pass. Users of containers read the files that they get, but not the keys of the bus.
         self.assertEqual(self.directory.stat().st_mode & 0o777, 0o700)
         for path in after:
             given = path in named or len(path.parts) == 1
@@ -205,7 +220,6 @@ class Secrets(unittest.TestCase):
         mounted = [volume for service in SERVICES.values() for volume in service.get("volumes", [])]
         for path in files + mounted:
             self.assertNotRegex(path, r"secrets/bus/(keys|tokens|plan)|secrets/tls/(ca\.key|tls\.json)|system\.creds|fleet|infra/secrets:")
-        write_secrets(self.directory)
         self.assertFalse(list(self.directory.rglob("fleet*")))
 
     def test_every_secret_is_used_and_every_used_one_declared(self):
@@ -213,7 +227,6 @@ class Secrets(unittest.TestCase):
         self.assertEqual(used, set(COMPOSE["secrets"]))
 
     def test_the_command_line_finds_its_users(self):
-        write_secrets(self.directory)
         for name, host in (("stack", "nats"), ("stack.json", "127.0.0.1")):
             value = json.loads((self.directory / name).read_text(encoding="utf-8"))
             self.assertEqual(value["nats"]["url"], f"tls://{host}:4222")
@@ -257,7 +270,6 @@ class Secrets(unittest.TestCase):
         self.assertEqual(holders, expected)
 
     def test_a_server_gets_its_secrets_as_variables_and_its_arguments(self):
-        write_secrets(self.directory)
         done = with_secrets(self.directory, "/bin/sh", "-c", 'echo "$NATS_PASSWORD_ROUTE" "$0"', "a b")
         word = (self.directory / "nats-route").read_text(encoding="utf-8").strip()
         self.assertEqual((done.returncode, done.stdout), (0, f"{word} a b\n"), done.stderr)
@@ -265,7 +277,6 @@ class Secrets(unittest.TestCase):
     def test_what_is_no_password_is_refused(self):
         for text in ("change-me-nats-operator", "p-change-me-0123456789", "", "short", "with a space in the middle",
                      "0123456789abcdef0123", 'quote"quote"quote"quote', "two\nlines-of-a-password"):
-            write_secrets(self.directory)
             path = self.directory / "nats-route"
             path.unlink()
             path.write_text(text, encoding="utf-8")
@@ -274,11 +285,11 @@ class Secrets(unittest.TestCase):
             self.assertIn("nats-route", done.stderr)
             if len(text) > 5:
                 self.assertNotIn(text, done.stderr)
-            path.unlink()
         done = with_secrets(self.directory / "none", "echo", "started")
         self.assertEqual((done.returncode, done.stdout), (1, ""))
 
 
+@pytest.mark.fast
 class Ports(unittest.TestCase):
     def test_published_ports_are_on_loopback_unique_and_listened_on(self):
         published = []
@@ -317,6 +328,7 @@ class Ports(unittest.TestCase):
             self.assertEqual(SERVICES[name]["networks"]["default"]["aliases"], ["nats"])
 
 
+@pytest.mark.fast
 class Configs(unittest.TestCase):
     def test_each_service_has_the_tables_and_users_that_the_local_stack_gives_it(self):
         for name in services.NAMES:
@@ -339,9 +351,10 @@ class Configs(unittest.TestCase):
         self.assertEqual(config("node-heartbeat")["service"], {"lease_ms": example["service"]["lease_ms"]})
 
 
+@pytest.mark.system
 class Servers(unittest.TestCase):
     def nats_start(self, home, replaced):
-        """What the container runs to start the bus, in a directory of the test's and with other words replaced."""
+        """The container's command that starts the bus, in the test's directory and with some words replaced."""
         text = read("nats", "nats.conf").replace('"/data"', f'"{home}/data"')
         self.assertIn("../../run/secrets/", text)
         text = text.replace("../../run/secrets/", "secrets/bus/").replace('"/run/secrets/', f'"{home}/secrets/tls/')
@@ -363,16 +376,16 @@ class Servers(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
 
     def test_a_bus_whose_disk_was_full_ends_to_be_started_again_when_there_is_room_and_not_before(self):
-        directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
-        self.addCleanup(directory.cleanup)
-        home = directory.name
+        directory = Home()
+        self.addCleanup(directory.close)
+        home = str(directory.path)
         port, monitor_port = net.free_port(), net.free_port()
         start = self.nats_start(home, {"127.0.0.1 8222": f"127.0.0.1 {monitor_port}", "sleep 5": "sleep 0.1"})
         disk = breakable.Disk(Path(home, "data"))
         if not disk.mount():
             self.skipTest("this user may not mount a file system in memory")
         self.addCleanup(disk.close)
-        # Three that find each other are too many for this; all else is as it is there.
+        # One server is enough for this. All else is as in the containers.
         bus_dir = Path(home, "bus")
         bus.init(PROGRAMS / "apportion", bus_dir, "c", [])
         text = nats_conf.render(config_dir=home, port=port, monitor_port=monitor_port, store_dir=f"{home}/data",
@@ -385,45 +398,45 @@ class Servers(unittest.TestCase):
                        "PATH": f"{home}:{wheels.nats_server().parent}:{os.environ['PATH']}"}
 
         def up():
-            process = subprocess.Popen(start, env=environment, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            with open(f"{home}/nats.log", "a") as log:
+                process = subprocess.Popen(start, env=environment, stdin=subprocess.DEVNULL, stderr=log)
             self.addCleanup(process.wait)
             self.addCleanup(process.terminate)
-            url = f"http://127.0.0.1:{monitor_port}/healthz"
-            self.assertTrue(net.wait_until(lambda: net.http_ok(url), 20))
+            wait(lambda: net.http_ok(f"http://127.0.0.1:{monitor_port}/healthz"), "NATS answers")
             return process
 
-        def publish(user, make=False):
-            """How many messages are in the stream; None if this one was not acknowledged."""
-            return asyncio.run(publish_one(f"nats://127.0.0.1:{port}", bus.creds(bus_dir, user), make))
+        def publish(user, make=False, timeout_s=PATIENCE_S):
+            return asyncio.run(publish_one(f"nats://127.0.0.1:{port}", bus.creds(bus_dir, user), make, timeout_s))
 
         first = up()
         publish("bus", make=True)
         before = publish("quota")
         disk.fill()
-        acknowledged = iter(lambda: publish("quota"), None)
+        # The last one stays unanswered.
+        acknowledged = iter(lambda: publish("quota", timeout_s=5), None)
         before = max([before, *acknowledged])
-        looks = asked.stat().st_size
-        self.assertTrue(net.wait_until(lambda: asked.stat().st_size >= looks + 5, 20))
+        polls = asked.stat().st_size
+        wait(lambda: asked.stat().st_size >= polls + 5, "the watcher polls the full server")
         self.assertIsNone(first.poll())
         disk.free()
-        first.wait(20)
+        first.wait(PATIENCE_S)
         up()
         self.assertEqual(publish("quota"), before + 1)
 
     def test_three_servers_of_the_bus_know_each_other_by_their_certificates_and_take_clients_by_tls_only(self):
-        """As in the containers, but for names and ports: here all three are of this machine."""
-        directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
-        self.addCleanup(directory.cleanup)
-        write_secrets(Path(directory.name, "secrets"))
-        other = Path(directory.name, "other")
+        """As in the containers, except for names and ports: here all three are on this machine."""
+        directory = Home()
+        self.addCleanup(directory.close)
+        write_secrets(directory.path / "secrets")
+        other = directory.path / "other"
         tls.init(PROGRAMS / "apportion", other)
         ports = [{name: net.free_port() for name in ("client", "monitor", "route")} for _ in range(3)]
 
         def start(number, authority):
-            home = Path(directory.name, str(number))
+            home = directory.path / str(number)
             home.mkdir()
             text = read("nats", "nats.conf").replace('"/data"', f'"{home}/data"')
-            bus_conf = bus.configuration(Path(directory.name, "secrets/bus")).read_text(encoding="utf-8")
+            bus_conf = bus.configuration(directory.path / "secrets/bus").read_text(encoding="utf-8")
             (home / "bus.conf").write_text(bus_conf.replace(compose.RESOLVER_DIR, f"{home}/accounts"), encoding="utf-8")
             text = text.replace("../../run/secrets/", "").replace('"/run/secrets/', f'"{authority}/')
             for port, name in ((4222, "client"), (8222, "monitor"), (6222, "route")):
@@ -443,15 +456,15 @@ class Servers(unittest.TestCase):
             page = net.http_text(f"http://127.0.0.1:{ports[number]['monitor']}/routez")
             return {route["remote_name"] for route in json.loads(page)["routes"]} if page else set()
 
-        tls_dir = Path(directory.name, "secrets/tls")
+        tls_dir = directory.path / "secrets/tls"
         start(0, tls_dir)
         start(1, tls_dir)
-        self.assertTrue(net.wait_until(lambda: (found(0), found(1)) == ({"nats-1"}, {"nats-0"}), 20))
+        wait(lambda: (found(0), found(1)) == ({"nats-1"}, {"nats-0"}), "two servers have found each other")
         # It knows the password of routes, and has another authority's certificate.
         start(2, other)
-        self.assertTrue(net.wait_until(lambda: "tls" in Path(directory.name, "2/log").read_text().lower(), 20))
+        wait(lambda: "tls" in (directory.path / "2/log").read_text(encoding="utf-8").lower(), "the third one reports TLS")
         self.assertEqual((found(0), found(1), found(2)), ({"nats-1"}, {"nats-0"}, set()))
-        with socket.create_connection(("127.0.0.1", ports[0]["client"]), timeout=20) as client:
+        with socket.create_connection(("127.0.0.1", ports[0]["client"]), timeout=PATIENCE_S) as client:
             self.assertIn(b'"tls_required":true', client.makefile("rb").readline())
 
     def test_who_is_not_encrypted_gets_into_no_database(self):
@@ -486,7 +499,7 @@ class Servers(unittest.TestCase):
         self.assertRegex(read("nats", "nats.conf"), r"(?m)^  sync_interval: always$")
 
     def test_postgres_gets_the_same_roles_as_the_local_stack(self):
-        """Both are brought to one form: the script's variables replaced, statements sorted."""
+        """Both in one form: with the script's variables replaced, and sorted statements."""
         script = read("postgres", "init.sh")
         first, per_role = [block for block in re.findall(r"<<'SQL'\n(.*?)\nSQL", script, re.DOTALL)][::-1]
         roles = re.findall(r"^owner (\w+)", script, re.MULTILINE)
@@ -515,7 +528,3 @@ class Servers(unittest.TestCase):
                 self.assertLessEqual(set(limits), fixed)
         profiles = {user.tag: user.find("profile").text for user in root.find("users")}
         self.assertEqual(profiles, {"analytics": "apportion_owner", "reader": "apportion_reader"})
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,17 +1,16 @@
-"""Dashboards, alerts and the runbook: they use what the services export, and each alert is explained."""
+"""Dashboards, alerts and the runbook: they use exported metrics, and each alert is explained."""
 
-import contextlib
 import json
 import re
-import tempfile
 import unittest
-from pathlib import Path
 
+import pytest
 import yaml
 
-from .support import Stack  # The launcher is on the path by it.
 from apportion_local import net, promql, services
 from apportion_local.paths import CHECKOUT
+
+from .support import PATIENCE_S, Stack
 
 DASHBOARDS = sorted((CHECKOUT / "infra/grafana/dashboards").glob("*.json"))
 PROVISIONING = CHECKOUT / "infra/grafana/provisioning"
@@ -21,25 +20,23 @@ RUNBOOK = CHECKOUT / "docs/runbook.md"
 REFERENCE = CHECKOUT / "docs/metrics.md"
 COMPOSE = CHECKOUT / "docker-compose.yml"
 
-# What Prometheus itself adds.
+# Added by Prometheus itself.
 OWN_METRICS = {"up": {"job": {"apportion"}, "instance": set()}}
 OWN_LABELS = {"job", "instance"}
-# Values of labels that come after a rare event only: where they are said instead.
+# Values of labels that are exported after a rare event only, with the source files that have them.
 RARE_VALUES = {
-    # A connection to the bus has to break first.
+    # After a broken connection to the bus.
     ("event", "disconnected"): "services/chassis/src/connect.rs",
 }
-# Metrics that come after a rare event only; the reference has them.
+# Metrics that are exported after a rare event only. The reference has them.
 RARE = {
-    # Somebody has to be made to go.
+    # After an eviction.
     "apportion_preemptions_total",
 }
-# What OpenMetrics makes of a histogram.
+# The samples of a histogram in OpenMetrics.
 PARTS = ("_bucket", "_sum", "_count")
 SECTIONS = ("What it means", "What users notice", "Look first", "Mend", "Do not")
 SEVERITIES = {"critical", "warning", "info"}
-# Until what was submitted is in every table and counted.
-PATIENCE_SECONDS = 30
 
 
 def dashboards():
@@ -57,7 +54,7 @@ def plain(expression):
 
 
 def questions():
-    """Where each expression stands, the expression, and the labels that its legend or text names."""
+    """Each expression: its place, the expression, and the labels that its legend or text names."""
     for name, dashboard in dashboards():
         for panel in dashboard["panels"]:
             for target in panel.get("targets", []):
@@ -75,13 +72,13 @@ def declared():
 
 
 def family(name, known):
-    """The metric that a sample is of."""
+    """The metric of a sample."""
     bare = next((name.removesuffix(part) for part in PARTS if name.endswith(part)), name)
     return bare if known.get(bare, ("",))[0] == "histogram" else name
 
 
 def faults(where, text, shown, exported):
-    """What an expression uses that nobody exports."""
+    """The metrics and labels of an expression that are not exported."""
     expression = promql.parse(text)
     if not expression.selectors:
         yield f"{where}: no metric in {text}"
@@ -109,26 +106,25 @@ def faults(where, text, shown, exported):
         yield from (f"{where}: {label} is not grouped by" for label in sorted(shown - expression.grouping))
 
 
+@pytest.mark.system
 class Metrics(unittest.TestCase):
-    """What a running stack exports, after a few requests."""
+    """The exported metrics of a running stack, after a few requests."""
 
     @classmethod
     def setUpClass(cls):
-        directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
-        cls.addClassCleanup(directory.cleanup)
-        cls.stack = Stack(Path(directory.name))
-        cls.addClassCleanup(cls.stack.launcher, "down")
-        placed = cls.stack.apportion("submit", "--tenant", "team-a", "--cpu", "1", "--memory", "1GiB", "--gpus", "1")
-        cls.stack.apportion("submit", "--tenant", "team-b", "--cpu", "1", "--memory", "1GiB")
-        cls.stack.apportion("cancel", "--tenant", "team-a", placed.split()[0])
+        cls.stack = Stack()
+        cls.addClassCleanup(cls.stack.close)
+        placed = cls.stack.submit("--gpus", "1")
+        cls.stack.submit(tenant="team-b")
+        cls.stack.apportion("cancel", "--tenant", "team-a", placed)
         cls.stack.apportion("quota", "budget", "team-a", "gpu", "500", "--per", "month")
         cls.stack.apportion("list", "--tenant", "team-a")
-        # Of a model that no node has: it waits.
-        cls.stack.apportion("submit", "--tenant", "team-b", "--cpu", "1", "--memory", "1GiB", "--gpus", "1", "--gpu-model", "none")
-        # A class that is not there: it is refused.
-        with contextlib.suppress(AssertionError):
-            cls.stack.apportion("submit", "--tenant", "team-b", "--cpu", "1", "--memory", "1GiB", "--priority-class", "none")
-        net.wait_until(lambda: not cls.wrong(), PATIENCE_SECONDS)
+        # It waits, because no node has this model.
+        cls.stack.submit("--gpus", "1", "--gpu-model", "none", tenant="team-b")
+        # It is refused, because there is no such class.
+        cls.stack.refused("submit", "--tenant", "team-b", "--cpu", "1", "--memory", "1GiB", "--priority-class", "none")
+        # Until the requests are in every table and counted. The tests show the faults that are left.
+        net.wait_until(lambda: not cls.wrong(), PATIENCE_S)
 
     @classmethod
     def scrape(cls):
@@ -173,7 +169,7 @@ class Metrics(unittest.TestCase):
             own = {"le"} if sample.endswith("_bucket") else set()
             self.assertEqual(set(labels) - own, known[name][1] | {"cell", "service"}, sample)
         exported = {family(sample, known) for sample in self.exported}
-        # The nodes of this stack are simulated.
+        # The stack has no agent, because its nodes are simulated.
         _, of_agent = REFERENCE.read_text(encoding="utf-8").split("\n## Node agent\n")
         missing = {name for name in known if f"`{name}`" not in of_agent} - exported
         self.assertEqual(missing, RARE)
@@ -206,6 +202,7 @@ class Metrics(unittest.TestCase):
             self.assertEqual(self.found(where, text.replace(old, f"{old}_old"), shown), [f"{where}: nobody exports {old}_old"])
 
 
+@pytest.mark.fast
 class Files(unittest.TestCase):
     def test_dashboards_are_found_by_grafana_and_have_names_of_their_own(self):
         (provider,) = yaml.safe_load((PROVISIONING / "dashboards/apportion.yaml").read_text(encoding="utf-8"))["providers"]
@@ -242,7 +239,7 @@ class Files(unittest.TestCase):
             self.assertRegex(rule.get("for", "1m"), r"^\d+[smh]$", name)
             self.assertEqual(set(rule["annotations"]), {"summary", "runbook_url"}, name)
             self.assertEqual(rule["annotations"]["runbook_url"], f"docs/runbook.md#{name.lower()}")
-        # Of one name there are rules for several services, and nothing else tells them apart.
+        # Several services have rules of one name, which differ by the service alone.
         keys = [(rule["alert"], rule["labels"].get("service")) for rule in rules()]
         self.assertEqual(len(keys), len(set(keys)))
 
@@ -260,7 +257,3 @@ class Files(unittest.TestCase):
     def test_values_of_rare_events_are_said_in_the_code(self):
         for (_, value), file in RARE_VALUES.items():
             self.assertIn(f'"{value}"', (CHECKOUT / file).read_text(encoding="utf-8"))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,37 +1,34 @@
-"""The disk of a server is full under load and has room again: the cell goes on by itself, and nothing acknowledged is lost."""
+"""A server's disk is full under load and is freed again: the cell recovers without help, and nothing acknowledged is lost."""
 
 import asyncio
 import json
-import os
 import re
-import socket
-import subprocess
+import shutil
 import sys
-import tempfile
 import threading
 import unittest
 import uuid
-from pathlib import Path
 
-from . import support  # noqa: F401  (puts the launcher's package on the path)
+import pytest
+
 from apportion_local import breakable, net, paths, services, wheels
+
+from .support import Stack, run, wait
 
 sys.path.insert(0, str(paths.CHECKOUT / "examples"))
 
 from apportion_messages import Messages, subject  # noqa: E402
 
-PROGRAMS = Path(os.environ.get("CARGO_TARGET_DIR", paths.CHECKOUT / "target")) / "debug"
+pytestmark = pytest.mark.fault
+
 TENANT = "team-a"
 PAUSE_S = 0.02
 ACK_TIMEOUT_S = 2
-# Far more than anything takes.
-PATIENCE_S = 60
 BALLAST_BYTES = 64 << 20
-COMMAND_TIMEOUT_S = 180
 
 
 class Load:
-    """A tenant who asks for allocations without end, never twice for the same, and remembers what was acknowledged."""
+    """A tenant that requests allocations without end, each once, and remembers the acknowledged operations."""
 
     def __init__(self, stack, messages):
         self.stack, self.m = stack, messages
@@ -72,13 +69,13 @@ class Load:
                 else:
                     self.acknowledged.append(operation)
             except Error:
-                # Nobody knows.
+                # It may have been stored or not.
                 pass
             await asyncio.sleep(PAUSE_S)
         await bus.close()
 
     async def undecided(self):
-        """Those that were acknowledged and have no outcome."""
+        """The acknowledged operations that have no outcome."""
         from nats.errors import Error
 
         async def has_outcome(operation):
@@ -96,159 +93,136 @@ class Load:
 
 
 class Disks(unittest.TestCase):
+    """All on one stack: each test waits at its end until everything works again."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.stack = Stack("--breakable")
+        cls.addClassCleanup(cls.stack.close)
+        cls.messages = Messages(cls.stack.descriptors())
+
     def setUp(self):
-        directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
-        self.addCleanup(directory.cleanup)
-        self.root = Path(directory.name)
-        # Passable, so that the servers' data lies where it is.
-        self.root.chmod(0o711)
-        self.state = self.root / "up"
-        self.addCleanup(self.launcher, "down")
-        up = self.launcher("up", "--breakable", "--bin-dir", str(PROGRAMS))
-        self.assertEqual(up.returncode, 0, up.stdout[-4000:] + up.stderr[-4000:])
-        self.stack = self.read("stack.json")
-        descriptors = self.root / "apportion.binpb"
-        self.assertEqual(self.apportion("schema", "descriptors", "--out", str(descriptors)).returncode, 0)
-        self.load = Load(self.stack, Messages(descriptors))
+        self.until_nothing_is_degraded()
+        self.load = Load(self.stack.value, self.messages)
         self.addCleanup(self.load.end)
 
-    def launcher(self, *words):
-        return subprocess.run([sys.executable, str(paths.CHECKOUT / "infra/local/stack.py"), *words, "--state",
-                               str(self.state)],
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S)
-
-    def apportion(self, *words):
-        return subprocess.run([str(PROGRAMS / "apportion"), "--stack", str(self.state / "stack.json"), *words],
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=COMMAND_TIMEOUT_S)
-
-    def read(self, name):
-        return json.loads((self.state / name).read_text(encoding="utf-8"))
-
-    def control(self, command):
-        with socket.socket(socket.AF_UNIX) as launcher:
-            launcher.connect(self.stack["control"])
-            launcher.sendall(command.encode() + b"\n")
-            return launcher.makefile().readline().strip()
-
     def fill(self, server):
-        answer = self.control(f"fill {server}")
+        answer = self.stack.answer(f"fill {server}")
         if "no file system of its own" in answer:
             self.skipTest("this user may not mount a file system in memory")
         self.assertEqual(answer, "ok")
+        # The tests after a failed one find the disk free.
+        self.addCleanup(self.free, server)
 
     def free(self, server):
-        self.assertEqual(self.control(f"free {server}"), "ok")
+        self.stack.control(f"free {server}")
 
     def restarts(self, server):
-        return self.read("supervisor.json")[server]["restarts"]
+        return self.stack.supervised()[server]["restarts"]
 
     def ready(self, service):
-        """The answer of /readyz: whether it is ready, and the standing of each component; nothing if there is none."""
+        """The answer of /readyz: whether the service is ready, and the state of each component. Empty if it does not answer."""
         try:
-            answer = json.loads(net.get(f"http://{self.stack['services'][service]['http']}/readyz"))
+            answer = json.loads(net.get(self.stack.page(service, "/readyz")))
         except OSError:
             return False, {}
         return answer["ok"], answer["components"]
 
     def whys(self, service):
-        """What each component complains of, however it stands."""
+        """What is wrong with each component, whether or not the service is ready."""
         return [component["why"] for component in self.ready(service)[1].values() if "why" in component]
 
-    def until(self, what, condition, timeout_s=PATIENCE_S):
-        self.assertTrue(net.wait_until(condition, timeout_s, 0.1), what)
+    def all_whys(self):
+        return {service: self.whys(service) for service in services.NAMES}
 
     def assert_decided(self):
-        """Of what was acknowledged before, during and after, everything has an outcome, and the ledger is whole."""
+        """All operations that were acknowledged before, during and after have an outcome, and the ledger is whole."""
         self.load.end()
-        self.until("not all that was acknowledged was decided", lambda: not asyncio.run(self.load.undecided()))
-        verified = self.apportion("verify")
-        self.assertEqual(verified.returncode, 0, verified.stdout + verified.stderr)
+        wait(lambda: not asyncio.run(self.load.undecided()), "each acknowledged operation has an outcome")
+        self.stack.verify()
 
     def until_load_goes_on(self, count=50):
         before = len(self.load.acknowledged)
-        self.until("nothing is acknowledged", lambda: len(self.load.acknowledged) >= before + count)
-
-    def until_all_ready(self):
-        self.until("not every service is ready again", lambda: all(self.ready(name)[0] for name in services.NAMES))
+        wait(lambda: len(self.load.acknowledged) >= before + count, "operations are acknowledged")
 
     def until_nothing_is_degraded(self):
-        self.until_all_ready()
-        self.until("somebody complains still", lambda: not any(self.whys(name) for name in services.NAMES))
+        self.stack.until_ready()
+        wait(lambda: not any(self.all_whys().values()), lambda: f"no component is degraded: {self.all_whys()}")
 
     def test_the_bus_goes_on_by_itself_when_its_disk_has_room_again(self):
         self.until_load_goes_on()
+        restarts = self.restarts("nats")
         self.fill("nats")
 
-        def says_so(service):
+        def reports_it(service):
             ok, components = self.ready(service)
             return not ok and "cannot store" in components.get("bus_store", {}).get("why", "")
 
         for service in services.NAMES:
-            self.until(f"{service} does not say that the bus cannot store", lambda: says_so(service))
-        # As long as the disk is full a restart would help nobody.
-        self.assertEqual(self.restarts("nats"), 0)
+            wait(lambda: reports_it(service), f"{service} reports that the bus cannot store")
+        # A restart does not help while the disk is full.
+        self.assertEqual(self.restarts("nats"), restarts)
         self.free("nats")
         self.until_load_goes_on()
-        self.until_all_ready()
-        self.assertIn("no space left on device", self.read("supervisor.json")["nats"]["last_exit"])
+        self.stack.until_ready()
+        self.assertIn("no space left on device", self.stack.supervised()["nats"]["last_exit"])
         self.assert_decided()
 
     def test_postgres_and_who_writes_to_it_go_on_by_themselves_when_its_disk_has_room_again(self):
         self.until_load_goes_on()
+        panics = self.panics()
         self.fill("postgres")
-        self.until("no service says that Postgres has no space",
-                   lambda: any("No space left" in why for name in services.LEDGER_WRITERS for why in self.whys(name)))
-        # A write-ahead log that cannot be written ends the server, which cannot start again either.
-        self.until("Postgres does not end", self.wal_is_full)
+        wait(lambda: any("No space left" in why for name in services.LEDGER_WRITERS for why in self.whys(name)),
+             "a service reports that Postgres has no space")
+        # A write-ahead log that cannot be written ends the server, and keeps it from starting again.
+        wait(lambda: self.fill_wal() or self.panics() > panics, "Postgres ends")
         self.until_load_goes_on()
         self.free("postgres")
         self.until_nothing_is_degraded()
         self.assert_decided()
 
-    def wal_is_full(self):
-        subprocess.run([str(wheels.postgres_install() / "bin" / "psql"), "--no-psqlrc", "-c",
-                        "SELECT pg_logical_emit_message(true, 'full', 'x'), pg_switch_wal()",
-                        self.stack["postgres"]["admin_url"]],
-                       stdin=subprocess.DEVNULL, capture_output=True, timeout=COMMAND_TIMEOUT_S)
-        return "PANIC" in (self.state / "log" / "postgres.log").read_text(encoding="utf-8", errors="replace")
+    def fill_wal(self):
+        run(wheels.postgres_install() / "bin" / "psql", "--no-psqlrc", "-c",
+            "SELECT pg_logical_emit_message(true, 'full', 'x'), pg_switch_wal()", self.stack.value["postgres"]["admin_url"])
+
+    def panics(self):
+        return self.stack.log("postgres").count("PANIC")
 
     def test_clickhouse_and_the_bill_go_on_by_themselves_when_its_disk_has_room_again(self):
         self.until_load_goes_on()
-        # Beside this, what the server writes and deletes in the meantime is little.
-        ballast = Path(self.state, "clickhouse", "data", "ballast")
-        if "clickhouse" in self.stack["breakable"]["disks"]:
+        # Compared with this, the server writes and deletes little meanwhile.
+        disk = self.stack.state / "clickhouse" / "data"
+        if "clickhouse" in self.stack.value["breakable"]["disks"]:
+            ballast = disk / "ballast"
             ballast.write_bytes(bytes(BALLAST_BYTES))
-            self.assertTrue(breakable.run("mount", "-o", f"remount,size={BALLAST_BYTES * 106 // 100}", str(ballast.parent)))
-            self.until("analytics does not say that ClickHouse's disk is nearly full",
-                       lambda: re.search("ClickHouse's disk is 9[0-9] % full", str(self.whys("analytics"))))
+            self.addCleanup(ballast.unlink)
+            size = shutil.disk_usage(disk).used * 106 // 100
+            self.addCleanup(self.free, "clickhouse")
+            self.assertTrue(breakable.run("mount", "-o", f"remount,size={size}", str(disk)))
+            wait(lambda: re.search("ClickHouse's disk is 9[0-9] % full", str(self.whys("analytics"))),
+                 "analytics reports that ClickHouse's disk is nearly full")
             self.assertTrue(self.ready("analytics")[0])
         self.fill("clickhouse")
-        self.until("analytics does not say that it cannot insert",
-                   lambda: any("NOT_ENOUGH_SPACE" in why or "No space left" in why for why in self.whys("analytics")))
+        wait(lambda: any("NOT_ENOUGH_SPACE" in why or "No space left" in why for why in self.whys("analytics")),
+             "analytics reports that it cannot insert")
         self.until_load_goes_on()
         self.free("clickhouse")
         self.until_nothing_is_degraded()
         self.assert_decided()
-        checked = self.apportion("conservation")
-        self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
 
     def test_parts_of_tables_that_a_full_disk_has_left_empty_are_made_again_from_the_ledger(self):
-        """As ClickHouse leaves them whose disk becomes full while it writes them: acknowledged, and all files empty."""
+        """ClickHouse leaves such parts if its disk becomes full while it writes them: acknowledged, with empty files."""
         self.until_load_goes_on()
         self.load.end()
-        tables = Path(self.state, "clickhouse", "data", "data", "apportion")
-        self.until("there is nothing in the tables", lambda: all(
-            list((tables / table).glob("all_*")) for table in ("node_transfers", "rates")))
+        tables = self.stack.state / "clickhouse" / "data" / "data" / "apportion"
+        emptied = [tables / table for table in ("node_transfers", "rates")]
+        wait(lambda: all(list(table.glob("all_*")) for table in emptied), "the tables have parts")
         self.until_nothing_is_degraded()
-        self.assertEqual(self.control("stop clickhouse"), "ok")
-        for table in ("node_transfers", "rates"):
-            for part in (tables / table).glob("all_*"):
+        self.stack.control("stop clickhouse")
+        for table in emptied:
+            for part in table.glob("all_*"):
                 for file in part.iterdir():
                     file.write_bytes(b"")
-        self.assertEqual(self.control("start clickhouse"), "ok")
-        self.until("the books do not balance", lambda: self.apportion("conservation").returncode == 0)
+        self.stack.control("start clickhouse")
+        self.stack.verify()
         self.assertEqual(list(tables.glob("*/detached/broken*")), [])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,40 +1,38 @@
-"""Whole replays with something killed or stopped on the way: nothing is lost, doubled or billed wrongly."""
+"""Whole replays with faults: nothing is lost, doubled or billed wrongly."""
 
 import json
-import os
-import subprocess
 import sys
-import tempfile
 import unittest
-from pathlib import Path
 
-from . import support  # noqa: F401  (puts the launcher's package on the path)
+import pytest
+
 from apportion_local import paths, services
 
-PROGRAMS = Path(os.environ.get("CARGO_TARGET_DIR", paths.CHECKOUT / "target")) / "debug"
-# Enough of the recorded workload for every kind of pod, and still a replay of a quarter of a minute.
+from .support import LAUNCHER, PROGRAMS, Home, run, succeeded
+
+pytestmark = pytest.mark.fault
+
+# Enough of the recorded workload for every kind of pod.
 PODS, NODES, REPLAY_SECONDS, LEAD_SECONDS = 600, 250, 20, 8
-TIMEOUT_SECONDS = 240
+# One after the other, each when this part of the pods has been submitted.
+KILLS = [f"kill:{service}@{0.2 + 0.12 * number:.2f}" for number, service in enumerate(services.NAMES)]
+STOPS = ["stop:postgres@0.05:10s", "stop:clickhouse@0.55:10s"]
 
 
 class Faults(unittest.TestCase):
-    """The launcher's supervisor restarts what was killed; the control socket stops and starts the databases."""
+    """The launcher's supervisor restarts killed services. The control socket stops and starts the databases."""
 
-    def replay(self, *faults):
-        with tempfile.TemporaryDirectory(prefix="apportion-faults-") as directory:
-            report = Path(directory) / "report.json"
-            command = [
-                sys.executable, str(paths.CHECKOUT / "infra/local/stack.py"), "run", "--bin-dir", str(PROGRAMS),
-                "--report", str(report), "--limit-pods", str(PODS), "--limit-nodes", str(NODES),
-                "--replay-seconds", str(REPLAY_SECONDS), "--lead-seconds", str(LEAD_SECONDS), "--", "--quiet",
-            ]
-            for fault in faults:
-                command += ["--fault", fault]
-            run = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                                 timeout=TIMEOUT_SECONDS)
-            self.assertEqual(run.returncode, 0, run.stdout[-4000:] + run.stderr[-4000:])
-            self.check_report(json.loads(report.read_text(encoding="utf-8")), len(faults))
-            self.check_bill(report)
+    def replay(self, faults):
+        home = Home()
+        self.addCleanup(home.close)
+        report = home.path / "report.json"
+        given = [word for fault in faults for word in ("--fault", fault)]
+        succeeded(run(sys.executable, LAUNCHER, "run", "--bin-dir", PROGRAMS, "--state", home.path / "run", "--report", report,
+                      "--limit-pods", PODS, "--limit-nodes", NODES, "--replay-seconds", REPLAY_SECONDS,
+                      "--lead-seconds", LEAD_SECONDS, "--", "--quiet", *given))
+        self.check_report(json.loads(report.read_text(encoding="utf-8")), len(faults))
+        # A program that shares no code with the suite checks the bill.
+        succeeded(run(sys.executable, paths.CHECKOUT / "loadtest/check_bill.py", "--report", report))
 
     def check_report(self, report, faults):
         self.assertEqual(len(report["faults"]), faults)
@@ -44,23 +42,8 @@ class Faults(unittest.TestCase):
         self.assertGreater(report["finished"], PODS // 2)
         self.assertEqual(report["problems"], [])
 
-    def check_bill(self, report):
-        """By a program that shares no code with the suite."""
-        script = paths.CHECKOUT / "loadtest/check_bill.py"
-        done = subprocess.run([sys.executable, str(script), "--report", str(report)], capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+    def test_every_service_killed_one_after_the_other(self):
+        self.replay(KILLS)
 
-
-def add(name, *faults):
-    def test(self):
-        self.replay(*faults)
-    setattr(Faults, f"test_{name}", test)
-
-
-for service in services.NAMES:
-    add(f"{service.replace('-', '_')}_killed", f"kill:{service}@0.4")
-add("postgres_stopped", "stop:postgres@0.3:10s")
-add("clickhouse_stopped", "stop:clickhouse@0.3:10s")
-
-if __name__ == "__main__":
-    unittest.main()
+    def test_both_databases_stopped(self):
+        self.replay(STOPS)

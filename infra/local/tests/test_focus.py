@@ -1,46 +1,39 @@
-"""The FOCUS export holds what FOCUS 1.2 asks for: by its validator, and by what the validator does not look at.
+"""The FOCUS export conforms to FOCUS 1.2: by its validator, and by checks of rules that the validator skips.
 
-It starts a stack of its own and exports its bill. To look at another export:
+The tests start a stack and export its bill. To check another export instead:
 
-    APPORTION_FOCUS_CSV=bill.csv .local/venv/bin/python -m unittest discover -t infra/local -s infra/local/tests -p test_focus.py
+    APPORTION_FOCUS_CSV=bill.csv python3 infra/local/run_tests.py infra/local/tests/test_focus.py
 
-The validator has a venv of its own, .local/focus, which is filled at first use (590 MB). It needs no network after that.
+The validator has its own environment, .local/focus. run_tests.py installs it before the tests begin.
 """
 
 import collections
 import csv
 import datetime
-import hashlib
 import os
 import re
 import subprocess
-import sys
 import tempfile
 import unittest
-import venv
 from decimal import Decimal, localcontext
 from pathlib import Path
 
-from . import support
-from apportion_local import net, paths
+import pytest
 
-LOCAL = paths.CHECKOUT / "infra" / "local"
-VENV = Path(os.environ.get("APPORTION_FOCUS_VENV", paths.CHECKOUT / ".local" / "focus"))
+from apportion_local import wheels
 
-# pip's arguments for each list of packages; the validator says that it needs Python 3.12, and does not.
-STEPS = {
-    "requirements-focus.txt": ["--only-binary=:all:"],
-    "requirements-focus-source.txt": ["--no-build-isolation", "--ignore-requires-python"],
-}
+from .support import Stack, wait
 
-# What the suite's bill has. Without one of these the validator skips the rules that hang on it. It has no zones, regions,
-# tags, capacity reservations, commitments, account types, and no second or virtual currency.
+pytestmark = [pytest.mark.system, pytest.mark.together]
+
+# The criteria that apply to the suite's bill. Without one of these the validator skips the rules that depend on it. The bill
+# has no zones, regions, tags, capacity reservations, commitments, account types, and no second or virtual currency.
 APPLIES = ("ACCOUNT_NAMING_SUPPORTED", "BILLING_BASED_ON_PROVISIONED_RESOURCES_SUPPORTED",
            "MULTIPLE_PRICING_CATEGORIES_SUPPORTED", "NEGOTIATED_PRICING_SUPPORTED", "PUBLIC_PRICE_LIST_SUPPORTED",
            "RESOURCE_TYPE_ASSIGNMENT_SUPPORTED", "SUB_ACCOUNT_SUPPORTED", "UNIT_PRICING_SUPPORTED",
            "USAGE_MEASUREMENT_SUPPORTED")
-# Of these two one fails always: the rules' file has "null without an invoice" and "not null with one", without the
-# conditions. The rule above them, InvoiceId-C-003-C, wants one of the two.
+# One of these two always fails: the rules' file has "null without an invoice" and "not null with one", without the
+# conditions. The rule above them, InvoiceId-C-003-C, requires one of the two.
 CONTRADICTING = {"InvoiceId-C-004-C", "InvoiceId-C-005-C"}
 RULES, CHECKED_AT_LEAST = 578, 260
 
@@ -49,31 +42,13 @@ HOUR = datetime.timedelta(hours=1)
 UNITS = {"cpu": ("Core-Hours", 1000), "memory": ("GiB-Hours", 1 << 30), "gpu": ("GPU-Hours", 1000)}
 
 
-def install():
-    """Into the venv, once for each version of the lists and of Python."""
-    digest = hashlib.sha256(sys.implementation.cache_tag.encode())
-    for name in STEPS:
-        digest.update((LOCAL / name).read_bytes())
-    stamp = VENV / "apportion-stamp"
-    if stamp.exists() and stamp.read_text(encoding="utf-8") == digest.hexdigest():
-        return
-    venv.create(VENV, symlinks=True, clear=True, with_pip=False)
-    for name, how in STEPS.items():
-        # The launcher's venv has no pip; the Python that it was made of has.
-        python = getattr(sys, "_base_executable", sys.executable)
-        subprocess.run([python, "-m", "pip", "--python", str(VENV / "bin" / "python"), "install", "--quiet",
-                        "--disable-pip-version-check", "--no-deps", "--require-hashes", *how, "-r", str(LOCAL / name)],
-                       check=True, stdin=subprocess.DEVNULL)
-    stamp.write_text(digest.hexdigest(), encoding="utf-8")
-
-
 def statuses(export):
-    """What the validator says of each rule: PASS, FAIL or SKIPPED. Its exit code is 0 whatever it finds."""
-    (packages,) = (VENV / "lib").glob("python3*/site-packages")
+    """The validator's result of each rule: PASS, FAIL or SKIPPED. Its exit code is 0 in all cases."""
+    (packages,) = (wheels.FOCUS_VENV / "lib").glob("python3*/site-packages")
     done = subprocess.run(
-        [str(VENV / "bin" / "focus-validator"), "--data-file", str(Path(export).resolve()), "--validate-version", "1.2",
+        [str(wheels.FOCUS_VENV / "bin" / "focus-validator"), "--data-file", str(Path(export).resolve()), "--validate-version", "1.2",
          "--block-download", "--applicability-criteria", ",".join(APPLIES)],
-        # It looks for its list of currencies from the working directory.
+        # It reads its list of currencies from the working directory.
         cwd=packages, stdin=subprocess.DEVNULL, capture_output=True, text=True, encoding="utf-8",
         env={**os.environ, "PYTHONIOENCODING": "utf-8"})
     if done.returncode != 0:
@@ -98,49 +73,53 @@ def next_month(when):
     return (when.replace(day=1) + datetime.timedelta(days=32)).replace(day=1)
 
 
-def export(stack, path):
-    """Twice the same: what is asked for while time goes on in the tables is of two moments."""
+def exported(stack, path):
+    """Exports the bill until two exports are the same: one that is made while time passes in the tables has two moments."""
     def is_of_one_moment():
         before = path.read_bytes() if path.exists() else b""
         month = f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m}"
-        stack.apportion("invoice", "export", month, "--open", "--format", "focus-csv", "--to", str(path))
+        stack.apportion("invoice", "export", month, "--open", "--format", "focus-csv", "--to", path)
         return path.read_bytes() == before
-    return net.wait_until(is_of_one_moment, stack.PATIENCE_SECONDS, 1)
+
+    wait(is_of_one_moment, "two exports are the same")
+    return path
 
 
-EXPORT = os.environ.get("APPORTION_FOCUS_CSV")
-
-
-def setUpModule():
-    global EXPORT
-    if EXPORT:
+@pytest.fixture(scope="module")
+def export():
+    """The file that is checked."""
+    if given := os.environ.get("APPORTION_FOCUS_CSV"):
+        yield Path(given)
         return
-    directory = tempfile.TemporaryDirectory(prefix="apportion-focus-")
-    unittest.addModuleCleanup(directory.cleanup)
-    Path(directory.name).chmod(0o711)
-    stack = support.Stack(Path(directory.name))
-    unittest.addModuleCleanup(stack.launcher, "down")
-    if not stack.use():
-        raise AssertionError("what runs is not in the bill")
-    EXPORT = Path(directory.name) / "bill.csv"
-    if not export(stack, EXPORT):
-        raise AssertionError("no two exports are the same")
+    stack = Stack()
+    try:
+        stack.use()
+        yield exported(stack, stack.root / "bill.csv")
+    finally:
+        stack.close()
 
 
-class Validator(unittest.TestCase):
+class ExportTest(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def use_export(self, export):
+        self.export = export
+
+
+class Validator(ExportTest):
     @classmethod
     def setUpClass(cls):
-        install()
+        if wheels.current(wheels.FOCUS_VENV) != wheels.stamp(wheels.FOCUS):
+            raise AssertionError(f"{wheels.FOCUS_VENV} is missing or out of date. Run: python3 infra/local/stack.py setup --only focus")
 
     def test_every_rule_that_can_be_checked_holds(self):
-        found = statuses(EXPORT)
+        found = statuses(self.export)
         self.assertEqual(len(found), RULES)
         self.assertGreaterEqual(sum(status != "SKIPPED" for status in found.values()), CHECKED_AT_LEAST)
         self.assertEqual(len(failed(found) & CONTRADICTING), 1)
         self.assertEqual(failed(found) - CONTRADICTING, set())
 
     def test_it_notices_what_is_wrong(self):
-        broken = rows(EXPORT)
+        broken = rows(self.export)
         for row in broken:
             del row["ConsumedUnit"]
             row["BillingCurrency"] = "EURO"
@@ -154,12 +133,12 @@ class Validator(unittest.TestCase):
         self.assertLessEqual({"CostAndUsage-D-066-C", "BillingCurrency-C-006-M", "ListUnitPrice-C-008-M"}, noticed)
 
 
-class Lines(unittest.TestCase):
-    """What the validator skips or passes whatever it is: the products, the times' form, what a correction is."""
+class Lines(ExportTest):
+    """Rules that the validator skips or always passes: products, the form of times, corrections."""
 
-    @classmethod
-    def setUpClass(cls):
-        cls.rows = rows(EXPORT)
+    @pytest.fixture(autouse=True)
+    def read_rows(self, export):
+        self.rows = rows(export)
 
     def each(self, check):
         wrong = collections.Counter()
@@ -212,7 +191,7 @@ class Lines(unittest.TestCase):
                 return cost != amount and "a correction that is not the amount"
             if cost != price * Decimal(row["PricingQuantity"]):
                 return "not the product"
-            # Half a micro-unit, and what was cut off the quantity. What is idle takes the rounding of the other lines.
+            # Half a micro-unit, and the part that was cut off the quantity. Idle lines take the rounding of the others.
             lines = len(self.rows) if row["x_CapacityState"] == "idle" else 1
             return abs(cost - amount) > lines * MICRO / 2 + price * Decimal("1e-12") and "rounded too far"
         self.each(check)
@@ -246,7 +225,3 @@ class Lines(unittest.TestCase):
         def check(row):
             return next((f"{name} is {row[name]}" for name in columns if not decimal(row[name])), None)
         self.each(check)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -1,4 +1,4 @@
-"""`up` after a launcher that was killed, and after `down`: what was there is there."""
+"""`up` after a launcher was killed, and after `down`: the data is there again."""
 
 import contextlib
 import json
@@ -12,153 +12,125 @@ import unittest
 import unittest.mock
 from pathlib import Path
 
-from . import support  # noqa: F401  (puts the launcher's package on the path)
-from apportion_local import cli, kept, net, paths, postgres, services
+import pytest
+
+from apportion_local import cli, kept, net, paths, postgres, services, sizes
 from apportion_local.paths import StackError, StateDir
 
-PROGRAMS = Path(os.environ.get("CARGO_TARGET_DIR", paths.CHECKOUT / "target")) / "debug"
-TIMEOUT_SECONDS = 120
+from .support import Stack, wait
 
 
+@pytest.mark.fault
 class Up(unittest.TestCase):
-    """The whole stack, by its command line."""
+    """A whole stack. Started as root, its servers run as other users, which may be shut out of the state directory."""
 
-    def setUp(self):
-        directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
-        self.addCleanup(directory.cleanup)
-        # Passable or not: under root servers run as users who may be shut out, and then their data lies elsewhere.
-        self.root = Path(directory.name)
-        self.state = self.root / "up"
-        self.addCleanup(self.forget)
-
-    def forget(self):
-        self.launcher("down")
-        for note in self.state.glob("*" + paths.ELSEWHERE):
-            paths.remove(paths.elsewhere(note))
-
-    def launcher(self, *words):
-        options = ["--bin-dir", str(PROGRAMS)] if words[0] == "up" else []
-        return subprocess.run(
-            [sys.executable, str(paths.CHECKOUT / "infra/local/stack.py"), *words, "--state", str(self.state), *options],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+    def stacks(self, mode):
+        self.stack = Stack(mode=mode, up=False)
+        self.addCleanup(self.stack.close)
 
     def up(self, *options):
-        done = self.launcher("up", *options)
-        self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-4000:])
-        value = json.loads((self.state / "stack.json").read_text(encoding="utf-8"))
+        """What the launcher printed, and the file that describes the stack."""
+        printed, value = self.stack.up(*options), self.stack.value
         for word in passwords(value):
-            self.assertNotIn(word, done.stdout + done.stderr)
-        return done.stdout, value
+            self.assertNotIn(word, printed)
+        return printed, value
 
-    def apportion(self, *words):
-        return subprocess.run([str(PROGRAMS / "apportion"), "--stack", str(self.state / "stack.json"), *words],
-                              stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-
-    def submit(self):
-        done = self.apportion("submit", "--tenant", "team-a", "--cpu", "4", "--memory", "16GiB")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout.split()[0]
+    def submit(self, tenant="team-a"):
+        return self.stack.submit(tenant=tenant, cpu="4", memory="16GiB")
 
     def assert_there(self, allocation):
-        found = net.wait_until(lambda: allocation in self.apportion("get", "--tenant", "team-a", allocation).stdout, 20)
-        self.assertTrue(found, allocation)
+        wait(lambda: allocation in self.stack.ask("get", "--tenant", "team-a", allocation).stdout, f"{allocation} is there")
 
     def kill_all(self):
-        """By pid, the launcher first: nobody restarts the rest."""
-        launcher = int((self.state / "launcher.pid").read_text(encoding="utf-8"))
-        supervised = json.loads((self.state / "supervisor.json").read_text(encoding="utf-8"))
-        for pid in [launcher, *(child["pid"] for child in supervised.values() if child["pid"])]:
+        """By pid, the launcher first, so that it restarts none."""
+        launcher = int((self.stack.state / "launcher.pid").read_text(encoding="utf-8"))
+        for pid in [launcher, *(child["pid"] for child in self.stack.supervised().values() if child["pid"])]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
     def test_what_was_submitted_outlives_a_kill_of_everything(self):
-        self.root.chmod(0o711)
+        self.stacks(mode=0o711)
         _, first = self.up()
         allocation = self.submit()
-        self.assertEqual(self.apportion("quota", "set", "team-a", "gpu", "7").returncode, 0)
+        self.stack.apportion("quota", "set", "team-a", "gpu", "7")
         self.kill_all()
-        told, second = self.up()
-        self.assertIn("Going on", told)
+        printed, second = self.up()
+        self.assertIn("Going on", printed)
         for value in (first, second):
             del value["pids"]
         self.assertEqual(first, second)
         self.assert_there(allocation)
-        # What a person has set is not set back. It is shown once quota has said that it has read it.
-        def limited():
-            return re.search(r"(?m)^gpu \S+ +7\.000 ", self.apportion("quota", "get", "team-a").stdout)
-
-        self.assertTrue(net.wait_until(limited, 20), self.apportion("quota", "get", "team-a").stdout)
-        self.assertEqual(self.apportion("verify").returncode, 0)
+        # The launcher's own limits are not set a second time. Quota shows a limit when it has read it.
+        wait(lambda: re.search(r"(?m)^gpu \S+ +7\.000 ", self.stack.apportion("quota", "get", "team-a")),
+             lambda: self.stack.apportion("quota", "get", "team-a"))
+        self.stack.apportion("verify")
         self.assertNotEqual(self.submit(), allocation)
-        self.assertTrue((self.state / "log.before" / "scheduler.log").exists())
+        self.assertTrue((self.stack.state / "log.before" / "scheduler.log").exists())
 
-        told, _ = self.up()
-        self.assertIn("already runs", told)
-        self.assertEqual(self.launcher("up", "--fresh").returncode, 1)
+        printed, _ = self.up()
+        self.assertIn("already runs", printed)
+        self.assertEqual(self.stack.launcher("up", "--fresh").returncode, 1)
         self.assert_there(allocation)
 
-        self.assertEqual(self.launcher("down").returncode, 0)
-        other = self.launcher("up", "--tenants", "3")
+        self.stack.down()
+        other = self.stack.launcher("up", "--tenants", "3")
         self.assertEqual(other.returncode, 1)
         self.assertIn("--fresh", other.stdout)
-        told, third = self.up("--fresh")
-        self.assertNotIn("Going on", told)
-        self.assertNotIn(allocation, self.apportion("get", "--tenant", "team-a", allocation).stdout)
+        printed, third = self.up("--fresh")
+        self.assertNotIn("Going on", printed)
+        self.assertNotIn(allocation, self.stack.ask("get", "--tenant", "team-a", allocation).stdout)
         self.assertFalse(set(passwords(first)) & set(passwords(third)))
 
     def test_creds_are_replaced_and_tenants_come_and_go_while_it_runs(self):
-        _, value = self.up()
-        bus_dir = str(self.state / "bus")
-
-        def supervised():
-            return json.loads((self.state / "supervisor.json").read_text(encoding="utf-8"))
-
-        before = {name: (child["pid"], child["restarts"]) for name, child in supervised().items()}
-        # Whoever is cut off comes back by the new file.
-        for party in (*services.NAMES, "operator", "tenant:team-a", "fleet"):
-            done = self.apportion("bus", "rotate", party, "--dir", bus_dir)
-            self.assertEqual(done.returncode, 0, done.stderr)
-        ready = [f"http://{service['http']}/readyz" for service in value["services"].values()]
-        self.assertTrue(net.wait_until(lambda: all(map(net.http_ok, ready)), 20))
-        self.assert_there(self.submit())
-        for words in (("bus", "tenant", "add", "team-c", "--dir", bus_dir), ("tenant", "team-c"),
-                      ("quota", "set", "team-c", "cpu", "64"), ("quota", "set", "team-c", "memory", "1TiB")):
-            done = self.apportion(*words)
-            self.assertEqual(done.returncode, 0, done.stderr)
-        request = ("submit", "--tenant", "team-c", "--cpu", "4", "--memory", "16GiB")
-        done = self.apportion(*request)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        done = self.apportion("bus", "tenant", "remove", "team-b", "--dir", bus_dir)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertEqual({name: (child["pid"], child["restarts"]) for name, child in supervised().items()}, before)
-        # It stays so.
-        self.launcher("down")
+        self.stacks(mode=0o711)
         self.up()
-        self.assertEqual(self.apportion(*request).returncode, 0)
-        self.assertFalse(list((self.state / "bus").rglob("*team-b*")))
+        bus_dir = ("--dir", self.stack.state / "bus")
+
+        def processes():
+            return {name: (child["pid"], child["restarts"]) for name, child in self.stack.supervised().items()}
+
+        before = processes()
+        # A party that is cut off connects again with the new file.
+        for party in (*services.NAMES, "operator", "tenant:team-a", "fleet"):
+            self.stack.apportion("bus", "rotate", party, *bus_dir)
+        self.stack.until_ready()
+        self.assert_there(self.submit())
+        self.stack.apportion("bus", "tenant", "add", "team-c", *bus_dir)
+        self.stack.apportion("tenant", "team-c")
+        self.stack.apportion("quota", "set", "team-c", "cpu", "64")
+        self.stack.apportion("quota", "set", "team-c", "memory", "1TiB")
+        self.submit(tenant="team-c")
+        self.stack.apportion("bus", "tenant", "remove", "team-b", *bus_dir)
+        self.assertEqual(processes(), before)
+        # The same after a restart.
+        self.stack.down()
+        self.up()
+        self.submit(tenant="team-c")
+        self.assertFalse(list((self.stack.state / "bus").rglob("*team-b*")))
 
     def test_data_that_lies_elsewhere_goes_on_and_what_was_swept_away_is_filled_again(self):
-        self.root.chmod(0o700)
+        self.stacks(mode=0o700)
         self.up()
         allocation = self.submit()
         self.kill_all()
         self.up()
         self.assert_there(allocation)
-        self.launcher("down")
+        self.stack.down()
         if os.geteuid() == 0:
-            self.assertTrue((self.state / ("postgres" + paths.ELSEWHERE)).exists())
-        for note in self.state.glob("*" + paths.ELSEWHERE):
+            self.assertTrue((self.stack.state / ("postgres" + paths.ELSEWHERE)).exists())
+        for note in self.stack.state.glob("*" + paths.ELSEWHERE):
             paths.remove(paths.elsewhere(note))
         self.up()
         self.assert_there(allocation)
 
 
 def passwords(value):
-    """Of the users in a stack.json."""
+    """The users' passwords in a stack.json."""
     text = json.dumps(value)
     return re.findall(r'"password": "(\w+)"', text) + re.findall(r"postgres://\w+:(\w+)@", text)
 
 
+@pytest.mark.fast
 class States(unittest.TestCase):
     def setUp(self):
         directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
@@ -225,7 +197,7 @@ class States(unittest.TestCase):
         self.addCleanup(child.wait)
         self.addCleanup(child.kill)
         (self.path / "pids" / "nats.pid").write_text(f"{child.pid}\n", encoding="utf-8")
-        self.assertTrue(net.wait_until(lambda: paths.names(child.pid, self.path), 5))
+        wait(lambda: paths.names(child.pid, self.path), "the child runs")
         self.assertFalse(paths.names(os.getpid(), self.path))
         with unittest.mock.patch.object(paths, "LEFTOVERS_END_S", 0.2):
             with self.assertRaisesRegex(StackError, str(child.pid)):
@@ -242,14 +214,11 @@ class States(unittest.TestCase):
                 cli.refuse_other(options)
 
 
+@pytest.mark.fast
 class Connections(unittest.TestCase):
     def test_no_role_takes_every_connection_and_all_fit(self):
         roles = {name: "pw" for name in (*postgres.SCHEMAS, postgres.READER)}
         limits = re.findall(r"CREATE ROLE (\w+) LOGIN CONNECTION LIMIT (\d+) ", postgres.roles_sql(roles, False))
         self.assertEqual({role for role, _ in limits}, set(roles))
         # Postgres keeps three for the superuser.
-        self.assertLessEqual(sum(int(limit) for _, limit in limits), postgres.CONNECTIONS_MAX - 3)
-
-
-if __name__ == "__main__":
-    unittest.main()
+        self.assertLessEqual(sum(int(limit) for _, limit in limits), sizes.CONNECTIONS - 3)

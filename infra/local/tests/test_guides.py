@@ -1,23 +1,22 @@
-"""The runbook and the guides: their commands exist, and the program for Python does what it says."""
+"""The runbook and the guides: their commands exist, and the Python program works."""
 
 import itertools
 import os
 import re
 import shlex
-import subprocess
 import sys
-import tempfile
 import unittest
-from pathlib import Path
 
-from .support import PROGRAMS, Stack  # The launcher is on the path by it.
+import pytest
+
 from apportion_local.paths import CHECKOUT
 
+from .support import PROGRAMS, Stack, run, succeeded
+
 GUIDES = CHECKOUT / "docs" / "guides"
-# Documents whose commands have to exist.
+# Documents with commands that have to exist.
 DOCUMENTS = [CHECKOUT / "docs" / "runbook.md", *sorted(GUIDES.glob("coming-from-*.md")), *(GUIDES / f"{name}.md" for name in (
     "onboard-a-tenant", "change-prices", "settings-as-files", "read-a-refusal", "connect-from-python"))]
-TIMEOUT_SECONDS = 60
 
 
 def commands(path):
@@ -29,8 +28,9 @@ def commands(path):
         yield from (part for part in re.split(r"\s*;\s*|\s+#.*$", line) if part.startswith("apportion "))
 
 
+@pytest.mark.fast
 class Commands(unittest.TestCase):
-    """They are not run: the program is asked for the help of each."""
+    """Commands are looked up in the program's help, and not run."""
 
     @classmethod
     def setUpClass(cls):
@@ -59,10 +59,9 @@ class Commands(unittest.TestCase):
                 self.assertRegex(help_, rf"(?m)(^|[ ,]){word.partition('=')[0]}(?![\w-])")
 
     def help(self, *names):
-        """Of the deepest command that there is; what follows it are arguments."""
+        """The help of the deepest command that these words name. The other words are arguments."""
         if names not in self.asked:
-            done = subprocess.run([str(PROGRAMS / "apportion"), *names, "--help"], stdin=subprocess.DEVNULL,
-                                  capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
+            done = run(PROGRAMS / "apportion", *names, "--help")
             self.asked[names] = done.stdout if done.returncode == 0 else ""
         if self.asked[names] or not names:
             return self.asked[names]
@@ -71,31 +70,24 @@ class Commands(unittest.TestCase):
         return found
 
 
+@pytest.mark.system
 class Python(unittest.TestCase):
     def test_the_program_of_the_guide_is_accepted_and_finds_what_it_asked_for(self):
-        directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
-        self.addCleanup(directory.cleanup)
-        stack = Stack(Path(directory.name))
-        self.addCleanup(stack.launcher, "down")
+        stack = Stack()
+        self.addCleanup(stack.close)
         text = (GUIDES / "connect-from-python.md").read_text(encoding="utf-8")
         (program,) = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
         (descriptors,) = re.findall(r"apportion schema descriptors --out (\S+)", text)
         self.assertIn(f'"{descriptors}"', program)
-        home = Path(directory.name, "elsewhere")
+        home = stack.root / "elsewhere"
         (home / descriptors).parent.mkdir(parents=True)
-        stack.apportion("schema", "descriptors", "--out", str(home / descriptors))
+        stack.apportion("schema", "descriptors", "--out", home / descriptors)
         names = {"NATS_URL": stack.value["nats"]["url"], "CELL": stack.value["cell"]["name"], "TENANT": "team-a",
-                 "CREDS": str(Path(stack.value["nats"]["creds"]) / "tenant-team-a.creds")}
+                 "CREDS": str(stack.creds("tenant-team-a"))}
         for name in names:
             self.assertIn(f"APPORTION_{name}=", text)
-        done = subprocess.run([sys.executable, "-c", program], cwd=home, capture_output=True, text=True,
-                              timeout=TIMEOUT_SECONDS,
-                              env={**os.environ, **{f"APPORTION_{name}": value for name, value in names.items()}})
-        self.assertEqual(done.returncode, 0, done.stderr)
-        accepted, found = done.stdout.splitlines()
+        variables = {f"APPORTION_{name}": value for name, value in names.items()}
+        output = succeeded(run(sys.executable, "-c", program, cwd=home, env={**os.environ, **variables}))
+        accepted, found = output.splitlines()
         self.assertEqual(accepted.split()[1], found.split()[0])
         self.assertEqual(found.split()[1], "from-python")
-
-
-if __name__ == "__main__":
-    unittest.main()

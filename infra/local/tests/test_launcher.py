@@ -1,4 +1,4 @@
-"""The launcher without its servers: what it computes and how it keeps processes."""
+"""The launcher without its servers: its configuration files and its supervision of processes."""
 
 import contextlib
 import io
@@ -15,7 +15,8 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from . import support  # noqa: F401  (puts the launcher on the path)
+import pytest
+
 from apportion_local import bus, cli, nats_conf, net, npm, paths, services, stack
 from apportion_local.breakable import Disk
 from apportion_local.net import LOOPBACK
@@ -23,6 +24,9 @@ from apportion_local.paths import StackError, StateDir
 from apportion_local.postgres import roles_sql
 from apportion_local.supervisor import LOOK_EVERY_S, Spec, StartError, Supervisor
 
+from .support import PATIENCE_S, wait
+
+pytestmark = pytest.mark.fast
 
 LISTEN = "127.0.0.1:4"
 
@@ -185,7 +189,7 @@ class StateDirs(unittest.TestCase):
 
 
 class Supervision(unittest.TestCase):
-    """Real processes, small ones."""
+    """Small but real processes."""
 
     def setUp(self):
         directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
@@ -197,16 +201,16 @@ class Supervision(unittest.TestCase):
         self.addCleanup(lambda: self.supervisor.stop_all([list(self.supervisor.children)]))
 
     def spec(self, code, ready=lambda: True, **more):
-        return Spec(name="child", argv=[sys.executable, "-c", code], ready=ready, ready_timeout_s=10, **more)
+        return Spec(name="child", argv=[sys.executable, "-c", code], ready=ready, ready_timeout_s=PATIENCE_S, **more)
 
     def pid(self):
         return int((self.state.path / "pids" / "child.pid").read_text())
 
     def poll_until(self, condition):
-        self.assertTrue(net.wait_until(lambda: self.supervisor.poll(0.05) or condition(), timeout_s=10, interval_s=0))
+        self.assertTrue(net.wait_until(lambda: self.supervisor.poll(0.05) or condition(), PATIENCE_S, interval_s=0))
 
     def test_a_killed_process_comes_back_with_a_new_pid(self):
-        self.supervisor.start(self.spec("import time; time.sleep(60)"))
+        self.supervisor.start(self.spec("import time; time.sleep(600)"))
         first = self.pid()
         self.assertEqual(self.supervisor.command("kill child"), "ok")
         self.poll_until(lambda: self.pid() != first)
@@ -214,7 +218,7 @@ class Supervision(unittest.TestCase):
         self.assertEqual((seen["pid"], seen["restarts"], seen["last_exit"]), (self.pid(), 1, "signal SIGKILL"))
 
     def test_a_stopped_process_stays_down_until_it_is_started(self):
-        self.supervisor.start(self.spec("import time; time.sleep(60)"))
+        self.supervisor.start(self.spec("import time; time.sleep(600)"))
         first = self.pid()
         self.assertEqual(self.supervisor.command("stop child"), "ok")
         self.assertIn("error", self.supervisor.command("kill child"))
@@ -225,15 +229,15 @@ class Supervision(unittest.TestCase):
         self.assertNotEqual(self.pid(), first)
 
     def test_a_paused_process_stands_still_until_it_is_resumed(self):
-        self.supervisor.start(self.spec("import time; time.sleep(60)"))
+        self.supervisor.start(self.spec("import time; time.sleep(600)"))
         status = Path(f"/proc/{self.pid()}/stat")
         self.assertEqual(self.supervisor.command("pause child"), "ok")
-        self.assertTrue(net.wait_until(lambda: status.read_text().rpartition(")")[2].split()[0] == "T", 10))
+        wait(lambda: status.read_text().rpartition(")")[2].split()[0] == "T", "it is stopped")
         self.assertEqual(self.supervisor.command("resume child"), "ok")
-        self.assertTrue(net.wait_until(lambda: status.read_text().rpartition(")")[2].split()[0] == "S", 10))
+        wait(lambda: status.read_text().rpartition(")")[2].split()[0] == "S", "it continues")
 
     def test_a_disk_that_a_process_does_not_have_is_not_filled(self):
-        self.supervisor.start(self.spec("import time; time.sleep(60)"))
+        self.supervisor.start(self.spec("import time; time.sleep(600)"))
         for verb in ("fill", "free"):
             self.assertIn("no file system of its own", self.supervisor.command(f"{verb} child"))
 
@@ -249,7 +253,7 @@ class Supervision(unittest.TestCase):
 
     def test_what_runs_and_does_not_work_is_restarted_and_each_time_left_alone_for_longer(self):
         why = ["its store is closed"]
-        self.supervisor.start(self.spec("import time; time.sleep(60)", why_restart=lambda: why[0]))
+        self.supervisor.start(self.spec("import time; time.sleep(600)", why_restart=lambda: why[0]))
         child, first = self.supervisor.children["child"], self.pid()
         self.poll_until(lambda: child.restarts == 2)
         self.assertEqual(child.mend_backoff_s, 4 * LOOK_EVERY_S)
@@ -262,7 +266,7 @@ class Supervision(unittest.TestCase):
         self.assertIn("restarted by the launcher: its store is closed", self.state.log("child").read_text())
 
     def test_what_was_stopped_by_hand_is_not_restarted_for_not_working(self):
-        self.supervisor.start(self.spec("import time; time.sleep(60)", why_restart=lambda: "it does not work"))
+        self.supervisor.start(self.spec("import time; time.sleep(600)", why_restart=lambda: "it does not work"))
         self.assertEqual(self.supervisor.command("stop child"), "ok")
         self.supervisor.poll(0)
         self.assertEqual(self.supervisor.pids(), {})
@@ -275,7 +279,7 @@ class Supervision(unittest.TestCase):
         self.addCleanup(lambda: self.supervisor.stop_all([["child"]]))
         for name in ("log", "pids"):
             (self.state.path / name).mkdir()
-        self.supervisor.start(self.spec("import time; time.sleep(60)"))
+        self.supervisor.start(self.spec("import time; time.sleep(600)"))
         first = self.supervisor.pids()["child"]
         disk.fill()
         with self.assertRaises(OSError):
@@ -289,12 +293,12 @@ class Supervision(unittest.TestCase):
         ready = self.state.path / "ready"
         self.supervisor.start(self.spec(
             "import pathlib, signal, time; signal.signal(15, signal.SIG_IGN);"
-            f"pathlib.Path({str(ready)!r}).touch(); time.sleep(60)", ready=ready.exists, stop_grace_s=0.2))
+            f"pathlib.Path({str(ready)!r}).touch(); time.sleep(600)", ready=ready.exists, stop_grace_s=0.2))
         self.assertEqual(self.supervisor.command("stop child"), "ok")
         self.assertEqual(self.supervisor.children["child"].last_exit, "signal SIGKILL")
 
     def test_the_control_socket_speaks_lines(self):
-        self.supervisor.start(self.spec("import time; time.sleep(60)"))
+        self.supervisor.start(self.spec("import time; time.sleep(600)"))
         path = self.state.path / "control.sock"
         self.supervisor.listen(path)
         with socket.socket(socket.AF_UNIX) as client:
@@ -317,12 +321,12 @@ class Supervision(unittest.TestCase):
         self.assertIn("unknown command 'dance'", third)
 
     def test_no_child_outlives_a_launcher_that_was_killed(self):
-        """A launcher of its own process starts a child, is killed, and the child goes with it."""
+        """Another process supervises a child and is killed. The child ends with it."""
         reader, writer = os.pipe()
         launcher = os.fork()
         if launcher == 0:
             try:
-                self.supervisor.launch(self.spec("import time; time.sleep(60)"))
+                self.supervisor.launch(self.spec("import time; time.sleep(600)"))
                 os.write(writer, f"{self.pid()}\n".encode())
                 signal.pause()
             finally:
@@ -332,16 +336,12 @@ class Supervision(unittest.TestCase):
             child = int(lines.readline())
         os.kill(launcher, signal.SIGKILL)
         os.waitpid(launcher, 0)
-        self.assertTrue(net.wait_until(lambda: not alive(child), timeout_s=5))
+        wait(lambda: not alive(child), "the child has ended")
 
 
 def alive(pid):
-    """Whether a process still runs; one that ended but was not collected yet does not."""
+    """Whether a process still runs, and is more than an entry for its parent."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
-
-
-if __name__ == "__main__":
-    unittest.main()

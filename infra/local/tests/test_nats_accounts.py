@@ -1,13 +1,16 @@
-"""The accounts on a real server: what crosses between tenants, nodes and services, and what does not."""
+"""The accounts on a real server: the messages that cross between tenants, nodes and services, and those that do not."""
 
-import asyncio
 import base64
 import contextlib
 import itertools
 import json
 import unittest
 
-from .support import NatsServer, settle, until
+import pytest
+
+from .support import PATIENCE_S, NatsServer, settle, until
+
+pytestmark = pytest.mark.system
 
 CELL = "cell-1"
 PREFIX = f"apportion.v1.{CELL}"
@@ -22,7 +25,7 @@ BUCKET = f"APPORTION_{CELL}_SNAPSHOT"
 SNAPSHOT = f"OBJ_{BUCKET}"
 HEARTBEATS = f"{PREFIX}.node.*.heartbeat"
 HEARTBEAT_BUCKET = f"APPORTION_{CELL}_HEARTBEAT"
-# As `apportion cell init` makes it.
+# The bucket as `apportion cell init` makes it.
 HEARTBEAT = {
     "name": f"KV_{HEARTBEAT_BUCKET}", "subjects": [HEARTBEATS], "storage": "memory", "max_msgs_per_subject": 1,
     "subject_transform": {"src": HEARTBEATS, "dest": f"$KV.{HEARTBEAT_BUCKET}.{{{{wildcard(1)}}}}"},
@@ -31,18 +34,20 @@ HEARTBEAT = {
 ALL = (*STREAMS, SNAPSHOT, HEARTBEAT["name"])
 WRITERS = ("admission", "quota", "scheduler", "node-heartbeat")
 SERVICES = (*WRITERS, "analytics")
-# Of a tenant: connections of the account, and subscriptions of one connection.
+# A tenant's limits: connections of the account, and subscriptions of one connection.
 CONNECTIONS_MAX, SUBSCRIPTIONS_MAX = 256, 1024
-# Nobody hears it.
+# The interval of heartbeats to consumers.
+BEAT_NS = 10**8
+# A subject without subscribers.
 INBOX = "_INBOX.nobody"
 
 
 def snapshot(name):
-    """What makes parts a snapshot of this name."""
+    """The subject of the message that makes parts a snapshot of this name."""
     return f"$O.{BUCKET}.M.{base64.urlsafe_b64encode(name.encode()).decode()}"
 
 
-# What a user may publish into streams, and besides.
+# The subjects of streams that a user may publish to.
 STORES = {
     "admission": (f"{PREFIX}.ledger.admission", f"{PREFIX}.event.tenant-a.job"),
     "quota": (f"{PREFIX}.ledger.quota", snapshot("quota")),
@@ -55,16 +60,16 @@ STORES = {
     "fleet": (f"{PREFIX}.node.n1.report", f"{PREFIX}.node.n1.heartbeat"),
     "tenant:tenant-a": (f"{PREFIX}.ingress.tenant-a",),
 }
-# The agents are one user, which hears itself.
+# Other subjects that a user may publish to. The agents are one user, which receives its own messages.
 SAYS = {"admission": (f"{PREFIX}.reply.tenant-b.r1",), "node-heartbeat": (f"{PREFIX}.node.n1.assign",),
         "fleet": (f"{PREFIX}.node.n1.assign",)}
-# Of which streams a user may throw away what is in them.
+# The streams that a user may purge.
 PURGES = {**dict.fromkeys(SERVICES, (SNAPSHOT,)), "node-heartbeat": (f"APPORTION_{CELL}_REPORT", SNAPSHOT),
           "admission": (f"APPORTION_{CELL}_INGRESS", f"APPORTION_{CELL}_EVENT", SNAPSHOT)}
 
 
 class Collected:
-    """A subscription that keeps what it hears."""
+    """The messages of a subscription."""
 
     def __init__(self):
         self.messages = []
@@ -86,7 +91,7 @@ async def listen(client, subject):
 
 class Accounts(unittest.IsolatedAsyncioTestCase):
     cell = CELL
-    # Whether each stream has an account of its own.
+    # Whether each stream has its own account.
     apart = True
     numbers = itertools.count()
 
@@ -181,7 +186,7 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
                     await answering.subscribe(f"{PREFIX}.query.*.{verb}", queue="query", cb=answer)
                 await settle(answering)
                 for verb in own:
-                    reply = await tenant.request(f"{PREFIX}.query.tenant-a.{verb}", b"", timeout=5)
+                    reply = await tenant.request(f"{PREFIX}.query.tenant-a.{verb}", b"", timeout=PATIENCE_S)
                     self.assertEqual(reply.data, f"{PREFIX}.query.tenant-a.{verb}".encode())
 
     async def test_nobody_hears_what_others_are_asked(self):
@@ -239,7 +244,7 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
             await fleet.publish(f"{PREFIX}.node.n1.heartbeat", b"beat")
             ack = await fleet.jetstream().publish(f"{PREFIX}.node.n1.report", b"started")
             self.assertEqual(ack.stream, f"APPORTION_{CELL}_REPORT")
-            self.assertEqual((await fleet.request(f"{PREFIX}.node.n1.sync", b"", timeout=5)).data, b"state")
+            self.assertEqual((await fleet.request(f"{PREFIX}.node.n1.sync", b"", timeout=PATIENCE_S)).data, b"state")
             await door.publish(f"{PREFIX}.node.n1.assign", b"run")
             await until(lambda: beats.messages and assigned.messages)
             self.assertEqual((beats.data, assigned.data), ([b"beat"], [b"run"]))
@@ -253,19 +258,19 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
             await door.subscribe(HEARTBEATS, cb=answer)
             await settle(door)
             heard, answers = await listen(analytics, HEARTBEATS), await listen(fleet, "_INBOX.answers")
-            # The last one is too large to be kept.
+            # The last one is too large for the bucket.
             beats = [("n1", b"one"), ("n2", b"two"), ("n1", b"three"), ("n2", b"x" * 4097)]
             for node, beat in beats:
                 await fleet.publish(f"{PREFIX}.node.{node}.heartbeat", beat, reply="_INBOX.answers")
             await until(lambda: len(answers.messages) == len(beats) == len(heard.messages))
             bucket = await operator.jetstream().key_value(HEARTBEAT_BUCKET)
             self.assertEqual([(await bucket.get(node)).value for node in ("n1", "n2")], [b"three", b"two"])
-            # Who hears them besides cannot answer.
+            # Other subscribers cannot answer.
             await analytics.publish(heard.messages[0].reply, b"forged")
             for client in (analytics, fleet):
                 await settle(client)
             self.assertEqual(answers.data, [b"renewed"] * len(beats))
-            # Nobody writes the bucket, and who may not look into it is not told.
+            # No user writes the bucket directly, and users without the right to read it get no answer.
             for user in ("operator", "bus", "fleet", "node-heartbeat", "analytics"):
                 async with self.server.connect(user) as client:
                     await client.publish(f"$KV.{HEARTBEAT_BUCKET}.n1", b"forged")
@@ -306,7 +311,7 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
             made = await ask(scheduler, f"CONSUMER.CREATE.{LEDGER}.reader", {"stream_name": LEDGER, "config": config})
             self.assertNotIn("error", made)
             heard = await listen(scheduler, "_INBOX.reader")
-            # Answered in parts, also by what is not there yet.
+            # The answer comes in parts, also with messages that are published later.
             await scheduler.publish(f"$JS.API.CONSUMER.MSG.NEXT.{LEDGER}.reader",
                                     json.dumps({"batch": 10, "expires": 10**10}).encode(), reply="_INBOX.reader")
             await until(lambda: len(heard.messages) == 3)
@@ -322,7 +327,7 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
                 await store.put("quota", content)
             info = await store.get_info("quota")
             parts = await js.subscribe(f"$O.{BUCKET}.C.{info.nuid}", stream=SNAPSHOT, ordered_consumer=True)
-            content = b"".join([(await parts.next_msg(timeout=5)).data for _ in range(info.chunks)])
+            content = b"".join([(await parts.next_msg(timeout=PATIENCE_S)).data for _ in range(info.chunks)])
             self.assertEqual(content, b"two" * 100_000)
 
     async def test_a_snapshot_is_made_by_its_owner_only(self):
@@ -346,7 +351,7 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
         changes = [f"{verb}.{name}" for verb in ("CREATE", "UPDATE", "DELETE", "PURGE", "MSG.DELETE", "SNAPSHOT",
                                                  "RESTORE", "PEER.REMOVE", "LEADER.STEPDOWN")
                    for name in ALL]
-        # Doors and feeds are purged by who reads or makes them, snapshots by who saves them.
+        # Inboxes and feeds are purged by the service that reads or writes them, snapshots by those that save them.
         own = {"admission": {f"PURGE.APPORTION_{CELL}_{name}" for name in ("INGRESS", "EVENT")},
                "node-heartbeat": {f"PURGE.APPORTION_{CELL}_REPORT"}}
         for user in ("operator", *SERVICES):
@@ -379,7 +384,7 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
         self.assertEqual(await self.messages("LEDGER"), len(WRITERS))
 
     async def test_nothing_that_the_server_publishes_for_a_user_gets_anywhere(self):
-        """A user names the subjects of deliveries and answers; what it may publish itself is no matter there."""
+        """A user names the subjects of deliveries and answers, independently of those that it may publish to."""
         targets = [*(f"{PREFIX}.ledger.{writer}" for writer in WRITERS), f"{PREFIX}.ledger.analytics",
                    f"{PREFIX}.ingress.tenant-a", f"{PREFIX}.ingress.tenant-b", f"{PREFIX}.admin", f"{PREFIX}.admin.bob",
                    f"{PREFIX}.node.n1.report", f"{PREFIX}.event.tenant-a.job", snapshot("quota"),
@@ -416,15 +421,27 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
                     with self.subTest(user=user, target=target):
                         expected, before = before, await self.held()
                         self.assertEqual(before, expected)
-            # What is sent at intervals has been sent meanwhile.
-            await asyncio.sleep(0.3)
+            await self.until_heartbeats()
             self.assertEqual(await self.held(), before)
             for client in (fleet, other):
                 await settle(client)
             self.assertEqual([item.data for item in heard], [[] for _ in heard])
 
+    async def until_heartbeats(self):
+        """Waits for heartbeats of the server to a younger consumer, at the same interval. The others have had theirs by then."""
+        async with self.server.connect("scheduler") as scheduler:
+            config = {"name": "marker", "ack_policy": "none", "mem_storage": True, "deliver_policy": "new"}
+            made = await ask(scheduler, f"CONSUMER.CREATE.{LEDGER}.marker", {"stream_name": LEDGER, "config": config})
+            self.assertNotIn("error", made)
+            beats = await listen(scheduler, "_INBOX.marker")
+            request = {"batch": 1, "expires": PATIENCE_S * 10**9, "idle_heartbeat": BEAT_NS}
+            await scheduler.publish(f"$JS.API.CONSUMER.MSG.NEXT.{LEDGER}.marker", json.dumps(request).encode(),
+                                    reply="_INBOX.marker")
+            await until(lambda: len(beats.messages) >= 3)
+            self.assertEqual({message.headers["Status"] for message in beats.messages}, {"100"})
+
     async def held(self):
-        """What each stream holds, by subject."""
+        """The number of messages of each stream by subject."""
         found = {}
         async with self.server.connect("bus") as bus:
             for name in ALL:
@@ -433,7 +450,7 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
         return found
 
     async def misuse(self, client, stores, target):
-        """Everything that may make the server publish on a subject."""
+        """Sends all requests that might make the server publish on a subject."""
         for name in ALL:
             async def api(what, body, reply=target):
                 await client.publish(f"$JS.API.{what}", json.dumps(body).encode() if body else b"", reply=reply)
@@ -448,21 +465,21 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
                 await api(f"{what}.{name}", body)
             await consumer("answer", reply=target)
             await api(f"CONSUMER.INFO.{name}.answer", None)
-            # Deliveries that are asked for, and the word that there are none, which has no payload.
+            # Requested deliveries, and the status that there are none, which has no payload.
             await consumer("all", headers_only=True)
             await consumer("new", deliver_policy="new")
             for of in ("all", "new"):
                 await api(f"CONSUMER.MSG.NEXT.{name}.{of}", {"batch": 1, "no_wait": True})
-            # Deliveries that are not asked for, and heartbeats, which have no payload.
+            # Pushed deliveries, and heartbeats, which have no payload.
             if self.apart:
-                # They stay, so that there is time for heartbeats.
+                # These consumers stay until their heartbeats are due.
                 number = next(self.numbers)
                 await consumer(f"push-{number}", deliver_subject=target)
-                await consumer(f"beat-{number}", deliver_subject=target, deliver_policy="new", idle_heartbeat=10**8)
+                await consumer(f"beat-{number}", deliver_subject=target, deliver_policy="new", idle_heartbeat=BEAT_NS)
             await settle(client)
             for of in ("answer", "all", "new"):
                 await api(f"CONSUMER.DELETE.{name}.{of}", None, INBOX)
-        # Acknowledgements, and words on which way a message took. Nothing is stored.
+        # Acknowledgements, and traces of messages. Nothing is stored.
         for subject in (*stores, f"$JS.API.STREAM.INFO.{LEDGER}"):
             headers = {"Nats-Expected-Last-Sequence": "1000000", "Nats-Trace-Dest": target}
             await client.publish(subject, b"", reply=target, headers=headers)
@@ -472,19 +489,15 @@ class Accounts(unittest.IsolatedAsyncioTestCase):
 
 
 async def ask(client, subject, body):
-    """What JetStream answers."""
-    return json.loads((await client.request(f"$JS.API.{subject}", json.dumps(body).encode(), timeout=5)).data)
+    """JetStream's answer to a request of its API."""
+    return json.loads((await client.request(f"$JS.API.{subject}", json.dumps(body).encode(), timeout=PATIENCE_S)).data)
 
 
 class AnyCell(Accounts):
     """
     The same with a server that does not know its cells, as the tests of the services use it. All streams share an account
-    there, so that a consumer of one can deliver to the subjects of another, and whoever may purge one may purge all.
+    there, so that a consumer of one can deliver to the subjects of another, and a user that may purge one may purge all.
     """
 
     cell = "*"
     apart = False
-
-
-if __name__ == "__main__":
-    unittest.main()

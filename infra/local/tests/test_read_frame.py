@@ -1,13 +1,15 @@
 """The contract is enough to read a frame: the example does it in plain Python."""
 
 import subprocess
-import tempfile
 import unittest
-from pathlib import Path
 
-from .support import PROGRAMS  # (puts the launcher's package on the path, too)
+import pytest
 
 from apportion_local import paths
+
+from .support import PROGRAMS, Home
+
+pytestmark = pytest.mark.fast
 
 EXAMPLES = paths.CHECKOUT / "examples"
 FRAMES = paths.CHECKOUT / "schemas" / "golden" / "frames.txt"
@@ -15,9 +17,9 @@ FRAMES = paths.CHECKOUT / "schemas" / "golden" / "frames.txt"
 
 class ReadFrameTest(unittest.TestCase):
     def setUp(self):
-        scratch = tempfile.TemporaryDirectory()
-        self.addCleanup(scratch.cleanup)
-        self.scratch = Path(scratch.name)
+        home = Home()
+        self.addCleanup(home.close)
+        self.scratch = home.path
         self.messages = self.scratch / "apportion.binpb"
         command = [str(PROGRAMS / "apportion"), "schema", "descriptors", "--out", str(self.messages)]
         subprocess.run(command, check=True, capture_output=True)
@@ -36,10 +38,6 @@ class ReadFrameTest(unittest.TestCase):
         self.assertEqual(len(frames), 4)
         for writer, printed in frames.items():
             with self.subTest(writer):
-                # The frame without its events, and a few of these.
+                # A line of the frame itself, and those of a few events.
                 self.assertGreater(printed["messages"].count("\n"), 3)
                 self.assertEqual(printed["columns"], printed["messages"])
-
-
-if __name__ == "__main__":
-    unittest.main()

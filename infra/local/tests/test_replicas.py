@@ -1,86 +1,41 @@
-"""Two processes of each service: what leads is killed, paused and told to end, and the other one goes on."""
+"""Two processes of each service: the leading one is killed, paused and ended, and the other one leads from then on."""
 
 import json
 import os
 import signal
-import socket
-import subprocess
-import sys
-import tempfile
 import unittest
-from pathlib import Path
 
-from . import support  # noqa: F401  (puts the launcher's package on the path)
-from apportion_local import net, paths, services
+import pytest
 
-PROGRAMS = Path(os.environ.get("CARGO_TARGET_DIR", paths.CHECKOUT / "target")) / "debug"
-TIMEOUT_SECONDS = 400
-# Against hanging; how long it takes is printed by `loadtest chaos`.
-PATIENCE_SECONDS = 30
+from apportion_local import paths, services
+
+from .support import PROGRAMS, Stack, run, succeeded, wait
+
+pytestmark = pytest.mark.fault
+
 TENANTS = 4
 
 
-class Replicas(unittest.TestCase):
-    def setUp(self):
-        directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
-        self.addCleanup(directory.cleanup)
-        Path(directory.name).chmod(0o711)
-        self.state = Path(directory.name) / "up"
-        self.addCleanup(self.launcher, "down")
-
-    def launcher(self, *words):
-        return subprocess.run(
-            [sys.executable, str(paths.CHECKOUT / "infra/local/stack.py"), *words, "--state", str(self.state)],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
-
-    def up(self, *options):
-        done = self.launcher("up", "--fresh", "--replicas", "2", "--bin-dir", str(PROGRAMS), *options)
-        self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-4000:])
-
-    def stack(self):
-        return json.loads((self.state / "stack.json").read_text(encoding="utf-8"))
-
-    def run_program(self, program, *words):
-        return subprocess.run([str(PROGRAMS / program), *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                              timeout=TIMEOUT_SECONDS, cwd=paths.CHECKOUT)
-
-    def apportion(self, *words):
-        return self.run_program("apportion", "--stack", str(self.state / "stack.json"), *words)
-
-    def submit(self):
-        done = self.apportion("submit", "--tenant", "team-a", "--cpu", "1", "--memory", "1GiB")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout.split()[0]
-
-    def control(self, command):
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.connect(self.stack()["control"])
-            connection.sendall(command.encode() + b"\n")
-            self.assertEqual(connection.recv(1024), b"ok\n", command)
-
+class ReplicasTest(unittest.TestCase):
     def role(self, process):
-        return services.role(self.stack()["services"][process]["http"])
-
-    def assert_roles(self, leader, standby):
-        found = net.wait_until(lambda: (self.role(leader), self.role(standby)) == ("leads", "stands by"), PATIENCE_SECONDS)
-        self.assertTrue(found, self.launcher("status").stdout)
+        return services.role(self.stack.value["services"][process]["http"])
 
     def leader_and_standby(self, service):
         pair = [services.process(service, replica) for replica in (1, 2)]
-
-        def settled():
-            return sorted(self.role(process) for process in pair) == ["leads", "stands by"]
-
-        self.assertTrue(net.wait_until(settled, PATIENCE_SECONDS), self.launcher("status").stdout)
+        wait(lambda: sorted(self.role(process) for process in pair) == ["leads", "stands by"],
+             lambda: self.stack.launcher("status").stdout)
         return sorted(pair, key=self.role)
 
+
+class Takeovers(ReplicasTest):
+    def setUp(self):
+        self.stack = Stack("--replicas", "2", "--tenants", str(TENANTS))
+        self.addCleanup(self.stack.close)
+
     def test_whatever_leads_is_killed_paused_and_told_to_end_and_nothing_is_lost_doubled_or_billed_wrongly(self):
-        self.up("--tenants", str(TENANTS))
-        report = self.state / "chaos.json"
-        done = self.run_program("loadtest", "chaos", "--stack", str(self.state / "stack.json"), "--takeovers", "1",
-                                "--json", str(report))
-        self.assertEqual(done.returncode, 0, done.stdout[-6000:] + done.stderr[-4000:])
-        print(done.stdout)
+        report = self.stack.state / "chaos.json"
+        succeeded(run(PROGRAMS / "loadtest", "chaos", "--stack", self.stack.state / "stack.json", "--takeovers", "1",
+                      "--json", report, cwd=paths.CHECKOUT))
         value = json.loads(report.read_text(encoding="utf-8"))
         self.assertTrue(value["good"])
         self.assertEqual({row["kind"]: row["count"] for row in value["by_kind"]},
@@ -88,35 +43,36 @@ class Replicas(unittest.TestCase):
         for service in services.LEDGER_WRITERS:
             self.leader_and_standby(service)
 
+
+class Replicas(ReplicasTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.stack = Stack("--replicas", "2")
+        cls.addClassCleanup(cls.stack.close)
+
     def test_a_leader_that_was_paused_finds_that_another_leads_and_stands_by(self):
-        self.up()
-        self.submit()
+        self.stack.submit()
         for service in services.LEDGER_WRITERS:
             with self.subTest(service):
                 paused, other = self.leader_and_standby(service)
-                self.control(f"pause {paused}")
-                allocation = self.submit()
-                self.assertTrue(net.wait_until(lambda: self.role(other) == "leads", PATIENCE_SECONDS))
-                self.control(f"resume {paused}")
-                self.assert_roles(leader=other, standby=paused)
-                told = self.apportion("get", "--tenant", "team-a", allocation)
-                self.assertEqual(told.returncode, 0, told.stderr)
-        self.assertEqual(self.apportion("verify").returncode, 0)
+                self.stack.control(f"pause {paused}")
+                self.addCleanup(self.stack.answer, f"resume {paused}")
+                allocation = self.stack.submit()
+                wait(lambda: self.role(other) == "leads", f"{other} leads")
+                self.stack.control(f"resume {paused}")
+                wait(lambda: (self.role(other), self.role(paused)) == ("leads", "stands by"),
+                     lambda: self.stack.launcher("status").stdout)
+                self.stack.apportion("get", "--tenant", "team-a", allocation)
+        self.stack.apportion("verify")
 
     def test_a_leader_that_is_told_to_end_resigns_and_both_answer_queries(self):
-        self.up()
-        allocation = self.submit()
+        allocation = self.stack.submit()
         for service in services.LEDGER_WRITERS:
             leader, _ = self.leader_and_standby(service)
-            os.kill(self.stack()["pids"][leader], signal.SIGTERM)
-            log = self.state / "log" / f"{leader}.log"
-            resigned = net.wait_until(lambda: '"resigned"' in log.read_text(encoding="utf-8"), PATIENCE_SECONDS)
-            self.assertTrue(resigned, log)
-            self.submit()
+            resigned = self.stack.log(leader).count('"resigned"')
+            os.kill(self.stack.pid(leader), signal.SIGTERM)
+            wait(lambda: self.stack.log(leader).count('"resigned"') > resigned, f"{leader} has resigned")
+            self.stack.submit()
         for _ in range(10):
-            self.assertIn(allocation, self.apportion("get", "--tenant", "team-a", allocation).stdout)
-        self.assertEqual(self.apportion("verify").returncode, 0)
-
-
-if __name__ == "__main__":
-    unittest.main()
+            self.assertIn(allocation, self.stack.apportion("get", "--tenant", "team-a", allocation))
+        self.stack.apportion("verify")

@@ -1,12 +1,11 @@
 """`apportion report`: the page in a browser without a screen, and the summaries.
 
-It starts a stack of its own, uses it, and opens the page that it gets. To look at another page:
+The tests start a stack, use it, and open its page. To open another page instead:
 
-    export APPORTION_REPORT_HTML=report.html
-    .local/venv/bin/python -m unittest discover -t infra/local -s infra/local/tests -p test_report.py
+    APPORTION_REPORT_HTML=report.html python3 infra/local/run_tests.py infra/local/tests/test_report.py
 
-It needs Chromium, and a program that was built with its chart library. Where one is missing, it is skipped and says so;
-with APPORTION_CI set, it fails.
+They need Chromium, and programs that were built with the chart library. Without one of these they are skipped with the
+reason. With APPORTION_CI set they fail instead.
 """
 
 import collections
@@ -16,6 +15,7 @@ import datetime
 import html.parser
 import http.server
 import io
+import itertools
 import json
 import os
 import re
@@ -28,18 +28,22 @@ import unittest
 import zlib
 from pathlib import Path
 
-from . import support
-from apportion_local import net, npm
+import pytest
+
+from apportion_local import npm
+
+from .support import COMMAND_TIMEOUT_S, Stack, wait
+
+pytestmark = [pytest.mark.system, pytest.mark.together]
 
 BROWSER = "chromium"
-BROWSER_SECONDS = 120
 # Half as many pixels each way: the charts are large, and the file is read in Python.
 SCALE = 0.5
 WIDTHS = {"desk": 1280, "phone": 400}
 HEIGHT = 8000
-# At the least, of a chart in the smaller picture, in pixels.
+# Minimum number of pixels of a chart's colour in the smaller picture.
 PAINTED_MIN = 100
-# What may end a script, begin a comment or an element, or be run.
+# Text that might end a script, begin a comment or an element, or be run.
 TROUBLE = "</script><script>window.ran = 1</script><!-- <img src=x onerror='window.ran = 1'> &lt;"
 
 
@@ -54,7 +58,7 @@ def browser():
 
 
 def browse(page, *flags, width=WIDTHS["desk"]):
-    """What the browser prints. Each time it is a new browser, and it reaches nobody by name."""
+    """The output of a new browser, which resolves no names."""
     with tempfile.TemporaryDirectory(prefix="apportion-browser-") as profile:
         done = subprocess.run(
             [browser(), "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -62,7 +66,7 @@ def browse(page, *flags, width=WIDTHS["desk"]):
              "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
              f"--user-data-dir={profile}", f"--window-size={width},{HEIGHT}", f"--force-device-scale-factor={SCALE}",
              *flags, Path(page).resolve().as_uri()],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, encoding="utf-8", timeout=BROWSER_SECONDS)
+            stdin=subprocess.DEVNULL, capture_output=True, text=True, encoding="utf-8", timeout=COMMAND_TIMEOUT_S)
     if done.returncode != 0:
         raise AssertionError(f"the browser broke off with {done.returncode}: {done.stderr[-2000:]}")
     return done.stdout
@@ -72,7 +76,7 @@ Cell = collections.namedtuple("Cell", ["text", "exact"])
 
 
 class Dom(html.parser.HTMLParser):
-    """What stands in a page after its scripts have run."""
+    """The content of a page after its scripts have run."""
 
     VOID = {"meta", "img", "br", "link", "input"}
 
@@ -82,7 +86,7 @@ class Dom(html.parser.HTMLParser):
         self.section, self.policy = None, None
         # By section and part of a table: rows of cells.
         self.rows = collections.defaultdict(list)
-        # Terms and what they are.
+        # Terms with their values.
         self.facts, self.term = {}, ""
         self.feed(text)
 
@@ -133,7 +137,7 @@ def exact(cell):
 
 
 def picture(path):
-    """The colours of a PNG of 8 bits a channel, without alpha: how many pixels have each."""
+    """The number of pixels of each colour in a PNG with 8 bits a channel, without alpha."""
     data = path.read_bytes()
     at, packed, head = 8, bytearray(), None
     while at < len(data):
@@ -148,22 +152,29 @@ def picture(path):
     channels = {2: 3, 6: 4}[colours]
     assert (depth, interlaced) == (8, 0)
     raw, stride = zlib.decompress(packed), width * channels
-    found, above = collections.Counter(), bytearray(stride)
+    rows, above = collections.Counter(), bytes(stride)
     for no in range(height):
         begins = no * (stride + 1)
-        row = unfiltered(raw[begins], bytearray(raw[begins + 1:begins + 1 + stride]), above, channels)
-        found.update(zip(row[0::channels], row[1::channels], row[2::channels]))
-        above = row
+        above = unfiltered(raw[begins], raw[begins + 1:begins + 1 + stride], above, channels)
+        rows[above] += 1
+    # Most rows are the same as others.
+    found = collections.Counter()
+    for row, times in rows.items():
+        for pixel, count in collections.Counter(zip(row[0::channels], row[1::channels], row[2::channels])).items():
+            found[pixel] += count * times
     return found
 
 
 def unfiltered(how, row, above, channels):
-    """As PNG's specification has it."""
+    """The row without its filter, by the specification of PNG."""
+    if how == 0:
+        return row
+    if how == 2:
+        return above if not any(row) else bytes((here + over) & 255 for here, over in zip(row, above))
+    row = bytearray(row)
     if how == 1:
-        for at in range(channels, len(row)):
-            row[at] = (row[at] + row[at - channels]) & 255
-    elif how == 2:
-        row = bytearray((here + over) & 255 for here, over in zip(row, above))
+        for channel in range(channels):
+            row[channel::channels] = bytes(total & 255 for total in itertools.accumulate(row[channel::channels]))
     elif how == 3:
         for at in range(len(row)):
             left = row[at - channels] if at >= channels else 0
@@ -176,18 +187,18 @@ def unfiltered(how, row, above, channels):
             distances = abs(guess - left), abs(guess - over), abs(guess - corner)
             nearest = (left, over, corner)[distances.index(min(distances))]
             row[at] = (row[at] + nearest) & 255
-    return row
+    return bytes(row)
 
 
 def colour(page, name):
-    """Of the style sheet, as in daylight: the first of the name."""
+    """A colour of the page's light style sheet, which comes first."""
     digits = re.search(rf"--{name}: #([0-9a-f]{{6}});", page).group(1)
     return tuple(bytes.fromhex(digits))
 
 
 @contextlib.contextmanager
 def counting_server():
-    """Whoever fetches something is in the list."""
+    """A server, and the list of the paths that were fetched from it."""
     asked = []
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -210,62 +221,59 @@ def counting_server():
         server.server_close()
 
 
-PAGE = os.environ.get("APPORTION_REPORT_HTML")
-# What the commands said at the moment of the page; none: it is another page.
-SAID = None
-STACK = None
+# The page. `usage` and `bill` are the results of the commands at its moment. Without a stack, all but `path` are None.
+Page = collections.namedtuple("Page", ["path", "text", "stack", "usage", "bill"], defaults=[None] * 3)
 
 
-def setUpModule():
-    global PAGE, STACK, SAID
+@pytest.fixture(scope="module")
+def page():
     browser()
-    if PAGE:
+    if given := os.environ.get("APPORTION_REPORT_HTML"):
+        yield Page(given, Path(given).read_text(encoding="utf-8"))
         return
     if npm.current() is None:
         missing("the chart library is missing: run `make setup` with npm, and build again")
-    directory = tempfile.TemporaryDirectory(prefix="apportion-report-")
-    unittest.addModuleCleanup(directory.cleanup)
-    Path(directory.name).chmod(0o711)
-    STACK = support.Stack(Path(directory.name))
-    unittest.addModuleCleanup(STACK.launcher, "down")
-    if not STACK.use():
-        raise AssertionError("what runs is not in the bill")
-    STACK.apportion("quota", "budget", "team-a", "money", "250", "--per", "month")
-    # One that never gets a place, and one that is over.
-    STACK.apportion("submit", "--tenant", "team-b", "--job-set", "none", "--cpu", "1", "--memory", "1GiB",
-                    "--gpus", "1", "--gpu-model", "none")
-    STACK.apportion("cancel", "--tenant", "team-b", "--job-set", "none")
-    STACK.apportion("cancel", "--tenant", "team-a", "--job-set", "train")
-    STACK.apportion("submit", "--tenant", "team-a", "--account", "team-a/ml", "--job-set", "train", "--cpu", "4",
-                    "--memory", "16GiB", "--gpus", "2")
-    PAGE = Path(directory.name) / "report.html"
-    if not net.wait_until(written, STACK.PATIENCE_SECONDS, 1):
-        raise AssertionError("no page is of one moment, with the budget and what is over")
+    stack = Stack()
+    try:
+        stack.use()
+        stack.apportion("quota", "budget", "team-a", "money", "250", "--per", "month")
+        # One allocation that never gets a place, and one that has ended.
+        stack.submit("--job-set", "none", "--gpus", "1", "--gpu-model", "none", tenant="team-b")
+        stack.apportion("cancel", "--tenant", "team-b", "--job-set", "none")
+        stack.apportion("cancel", "--tenant", "team-a", "--job-set", "train")
+        stack.submit("--account", "team-a/ml", "--job-set", "train", "--gpus", "2", cpu="4", memory="16GiB")
+        yield wait(lambda: written(stack), "a page is of one moment, with the budget and the ended allocation")
+    finally:
+        stack.close()
 
 
-def written():
-    """Whether all of it is there, and the tables stood still meanwhile; then what the commands said is in `SAID`."""
-    global SAID
-    before = said()
-    STACK.apportion("report", "--html", str(PAGE))
-    SAID = before
-    text = PAGE.read_text(encoding="utf-8")
-    return said() == before and all(word in text for word in ("cancelled", "250.000000"))
+def written(stack):
+    """The page, if it has everything and the tables did not change meanwhile."""
+    path, before = stack.root / "report.html", figures(stack)
+    stack.apportion("report", "--html", path)
+    text = path.read_text(encoding="utf-8")
+    complete = figures(stack) == before and all(word in text for word in ("cancelled", "250.000000"))
+    return Page(path, text, stack, *before) if complete else None
 
 
-def said():
-    lines = json.loads(STACK.apportion("usage", "--by", "team", "-o", "json"))
-    bill = csv.DictReader(io.StringIO(STACK.apportion(
+def figures(stack):
+    bill = csv.DictReader(io.StringIO(stack.apportion(
         "invoice", "export", f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m}", "--open")))
-    return lines, sum(int(line["amount_micro"]) for line in bill)
+    return stack.json("usage", "--by", "team"), sum(int(line["amount_micro"]) for line in bill)
 
 
-class Drawn(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.text = Path(PAGE).read_text(encoding="utf-8")
-        cls.dom = Dom(browse(PAGE, "--dump-dom"))
+@pytest.fixture(scope="module")
+def dom(page):
+    return Dom(browse(page.path, "--dump-dom"))
 
+
+class PageTest(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def use_page(self, page, dom):
+        self.page, self.dom = page, dom
+
+
+class Drawn(PageTest):
     def test_no_script_failed(self):
         self.assertEqual((self.dom.root.get("data-state"), self.dom.root.get("data-failures")), ("drawn", None))
 
@@ -282,14 +290,14 @@ class Drawn(unittest.TestCase):
         self.assertEqual(self.dom.tags["section"], 9)
 
     def test_charts_are_painted(self):
-        # Not of memory, which costs so little beside the others that its part of a bar may be narrower than a pixel.
+        # Memory costs so little, compared with the others, that its part of a bar may be narrower than a pixel.
         names = ("one", "idle")
         for form, width in WIDTHS.items():
             with self.subTest(form), tempfile.TemporaryDirectory() as directory:
                 file = Path(directory) / "page.png"
-                browse(PAGE, f"--screenshot={file}", width=width)
+                browse(self.page.path, f"--screenshot={file}", width=width)
                 found = picture(file)
-                painted = {name: found[colour(self.text, name)] for name in names}
+                painted = {name: found[colour(self.page.text, name)] for name in names}
                 self.assertGreater(min(painted.values()), PAINTED_MIN, painted)
 
     def test_variances_are_0(self):
@@ -297,12 +305,12 @@ class Drawn(unittest.TestCase):
         self.assertEqual({row[-1].text for row in rows}, {"0"})
 
 
-class Totals(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        if SAID is None:
-            raise unittest.SkipTest("the page is not of this stack")
-        (cls.usage, cls.bill), cls.dom = SAID, Dom(browse(PAGE, "--dump-dom"))
+class Totals(PageTest):
+    @pytest.fixture(autouse=True)
+    def use_figures(self, page):
+        if page.stack is None:
+            self.skipTest("the page is of another stack")
+        self.usage, self.bill, self.stack = page.usage, page.bill, page.stack
 
     def test_they_are_those_of_the_bill_and_of_the_use(self):
         by_team = collections.Counter()
@@ -317,7 +325,7 @@ class Totals(unittest.TestCase):
 
     def test_its_moment_and_currency_are_those_of_the_use(self):
         moment = datetime.datetime.fromisoformat(self.dom.facts["up to"].replace("Z", "+00:00"))
-        # People read seconds.
+        # The page shows seconds.
         self.assertEqual(round(moment.timestamp()), self.usage["through_ms"] // 1000)
         self.assertEqual(self.dom.facts["currency"], self.usage["currency"])
 
@@ -337,30 +345,30 @@ class Totals(unittest.TestCase):
         self.assertEqual(exact(budget[8]), "250000000")
 
     def test_summaries_are_of_the_same_use(self):
-        top = json.loads(STACK.apportion("report", "top", "--by", "tenant", "-o", "json"))
+        top = json.loads(self.stack.apportion("report", "top", "--by", "tenant", "-o", "json"))
         self.assertEqual([line["tenant"] for line in top["lines"]], ["team-a", "team-b"])
         self.assertGreaterEqual(sum(int(line["amount_micro"]) for line in top["lines"]), self.bill)
-        states = list(csv.DictReader(io.StringIO(STACK.apportion("report", "utilization", "-o", "csv"))))
+        states = list(csv.DictReader(io.StringIO(self.stack.apportion("report", "utilization", "-o", "csv"))))
         self.assertEqual({line["percent"] for line in states if line["state"] == "capacity"}, {"100.00"})
-        sizes = json.loads(STACK.apportion("report", "sizes", "-o", "json"))["lines"]
+        sizes = json.loads(self.stack.apportion("report", "sizes", "-o", "json"))["lines"]
         self.assertIn(("gpu", "2000", "1"), {(line["resource"], line["up_to_milli"], line["runs"]) for line in sizes})
-        waits = json.loads(STACK.apportion("report", "waits", "-o", "json"))["lines"]
+        waits = json.loads(self.stack.apportion("report", "waits", "-o", "json"))["lines"]
         self.assertEqual({(line["queue"], line["placed"], line["unplaced"]) for line in waits},
                          {("team-a", "1", "0"), ("team-b", "0", "1")})
-        shares = json.loads(STACK.apportion("report", "shares", "--method", "cost-centre", "--cost-centre", "it", "-o", "json"))
+        shares = json.loads(self.stack.apportion("report", "shares", "--method", "cost-centre", "--cost-centre", "it", "-o", "json"))
         shares = {line["tenant"]: line for line in shares["lines"]}
         self.assertEqual(set(shares), {"team-a", "team-b", "it"})
         self.assertEqual({name for name, line in shares.items() if int(line["idle_micro"])}, {"it"})
         self.assertGreaterEqual(sum(int(line["charged_micro"]) for line in shares.values()), self.bill)
-        self.assertIn("of capacity", STACK.apportion("report", "utilization"))
+        self.assertIn("of capacity", self.stack.apportion("report", "utilization"))
 
 
 class Closed(unittest.TestCase):
-    """Nothing comes out of the page or into it, whatever somebody has written into it."""
+    """The page fetches and sends nothing, with any text in it."""
 
-    @classmethod
-    def setUpClass(cls):
-        cls.text = Path(PAGE).read_text(encoding="utf-8")
+    @pytest.fixture(autouse=True)
+    def use_text(self, page):
+        self.text = page.text
 
     def browsed(self, text):
         with tempfile.NamedTemporaryFile("w", suffix=".html", encoding="utf-8") as file:
@@ -410,7 +418,3 @@ class Closed(unittest.TestCase):
         self.assertEqual((len(policy), len(digests)), (5, 3))
         for digest in digests:
             self.assertRegex(digest, r"\A'sha256-[A-Za-z0-9+/]{43}='\Z")
-
-
-if __name__ == "__main__":
-    unittest.main()

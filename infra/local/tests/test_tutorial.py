@@ -1,49 +1,51 @@
-"""The tutorial: its commands run one after the other, in one shell, and print what it says."""
+"""The tutorial: its commands run one after the other in one shell, and print the lines in the text."""
 
 import os
 import re
 import subprocess
-import tempfile
 import threading
 import time
 import unittest
-from pathlib import Path
 
-from .support import PROGRAMS, Stack  # The launcher is on the path by it.
+import pytest
+
 from apportion_local.paths import CHECKOUT
 
+from .support import COMMAND_TIMEOUT_S, PATIENCE_S, PROGRAMS, Stack
+
 TUTORIAL = CHECKOUT / "docs" / "tutorial.md"
-# Against hanging: of one command, and until what is asked for is there.
-COMMAND_SECONDS = 60
-PATIENCE_SECONDS = 30
-# Read models, and what agents report, follow: somebody who reads what is on the screen is slower than that.
+# Commands that are repeated until they print the lines of the text. Read models and agents' reports follow the ledger, and a
+# reader of the tutorial is slower than they are.
 FOLLOWS = re.compile(r"apportion (--context \S+ )?"
                      r"(list|get|describe|explain|logs|queue|quota (get|tree)|usage|bill|budgets|refusals|settings)\b")
 
 
 def steps(text):
-    """The commands of the blocks of a console, each with what it is to print, and its line."""
+    """The commands of the console blocks, each with the lines that it has to print, and its line number."""
     for block in re.finditer(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
         first = text.count("\n", 0, block.start(1)) + 1
-        command = None
+        command, expected, at = None, [], first
         for number, line in enumerate(block.group(1).splitlines(), first):
             if line.startswith("$ "):
                 if command:
-                    yield command, said, at
-                command, said, at = line[2:], [], number
+                    yield command, expected, at
+                command, expected, at = line[2:], [], number
             elif command is None:
-                raise AssertionError(f"line {number} is of no command: {line}")
-            elif line.startswith("> ") and not said:
+                raise AssertionError(f"line {number} belongs to no command: {line}")
+            elif line.startswith("> ") and not expected:
                 command += "\n" + line[2:]
             else:
-                said.append(line)
-        yield command, said, at
+                expected.append(line)
+        yield command, expected, at
 
 
-def matches(said, printed):
-    """Whether lines are those of the tutorial: … is any part of a line, and alone any lines. Columns are as wide as they are."""
+def matches(expected, printed):
+    """
+    Whether lines are those of the tutorial. There, … stands for any part of a line, and alone for any lines. Columns may have
+    any width.
+    """
     pattern = ""
-    for line in said:
+    for line in expected:
         if line.strip() == "…":
             pattern += r"(?:[^\n]*\n)*?"
         else:
@@ -66,7 +68,7 @@ class Shell:
 
     def run(self, command):
         """The lines that it prints, and its exit code, which the next one finds in $?."""
-        watchdog = threading.Timer(COMMAND_SECONDS, self.process.kill)
+        watchdog = threading.Timer(COMMAND_TIMEOUT_S, self.process.kill)
         watchdog.start()
         try:
             self.process.stdin.write(f"{{ {command}\n}} </dev/null; code=$?; printf '%s%s\\n' '{self.END}' $code; (exit $code)\n")
@@ -79,7 +81,7 @@ class Shell:
                 lines.append(line.rstrip("\n"))
         finally:
             watchdog.cancel()
-        raise AssertionError(f"{command}: no end in {COMMAND_SECONDS} s: {lines}")
+        raise AssertionError(f"{command}: no end in {COMMAND_TIMEOUT_S} s: {lines}")
 
     def close(self):
         self.process.stdin.close()
@@ -87,14 +89,13 @@ class Shell:
         self.process.wait()
 
 
+@pytest.mark.system
 class Tutorial(unittest.TestCase):
     def test_its_commands_do_what_it_says(self):
-        directory = tempfile.TemporaryDirectory(prefix="apportion-test-")
-        self.addCleanup(directory.cleanup)
-        stack = Stack(Path(directory.name), "--agent")
-        self.addCleanup(stack.launcher, "down")
+        stack = Stack("--agent")
+        self.addCleanup(stack.close)
         # A checkout after `make up`.
-        checkout, home = Path(directory.name, "checkout"), Path(directory.name, "home")
+        checkout, home = stack.root / "checkout", stack.root / "home"
         for link, target in ((checkout / ".local" / "up", stack.state), (checkout / "target" / "release", PROGRAMS)):
             link.parent.mkdir(parents=True)
             link.symlink_to(target)
@@ -103,35 +104,32 @@ class Tutorial(unittest.TestCase):
         self.addCleanup(shell.close)
         all_steps = list(steps(TUTORIAL.read_text(encoding="utf-8")))
         self.assertTrue(all_steps)
-        for (command, said, at), after in zip(all_steps, [*all_steps[1:], ("", [], 0)]):
-            printed, code = self.follow(shell, command, said)
+        for (command, expected, at), after in zip(all_steps, [*all_steps[1:], ("", [], 0)]):
+            printed, code = self.follow(shell, command, expected)
             where = f"docs/tutorial.md:{at}: $ {command}"
-            self.assertTrue(matches(said, printed), "\n".join([where, "says", *said, "and is", *printed]))
+            self.assertTrue(matches(expected, printed), "\n".join([where, "should print", *expected, "and printed", *printed]))
             if not after[0].startswith("echo $?"):
                 self.assertEqual(code, 0, where)
 
-    def follow(self, shell, command, said):
-        deadline = time.monotonic() + PATIENCE_SECONDS
+    def follow(self, shell, command, expected):
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             printed, code = shell.run(command)
-            if matches(said, printed) or not FOLLOWS.match(command) or time.monotonic() > deadline:
+            if matches(expected, printed) or not FOLLOWS.match(command) or time.monotonic() > deadline:
                 return printed, code
             time.sleep(0.1)
 
 
+@pytest.mark.fast
 class Matching(unittest.TestCase):
     def test_what_differs_is_left_open_and_nothing_else(self):
-        for said, printed, same in (
+        for expected, printed, same in (
             (["a  b"], ["a b"], True), (["a …"], ["a 12 s"], True), (["a"], ["a", "b"], False), (["a", "…"], ["a", "b", "c"], True),
             (["a", "…"], ["a"], True), (["…", "z"], ["a", "b", "z"], True), (["a … z"], ["a", "z"], False), (["a."], ["ab"], False),
             ([], [], True), ([], ["a"], False), (["a"], [], False), (["…x"], ["y"], False), (["", "a"], ["", "a"], True),
         ):
-            self.assertEqual(matches(said, printed), same, (said, printed))
+            self.assertEqual(matches(expected, printed), same, (expected, printed))
 
     def test_a_command_goes_on_behind_its_prompt(self):
         text = "```console\n$ cat <<END\n> a\n> END\na\n$ true\n```\n"
         self.assertEqual(list(steps(text)), [("cat <<END\na\nEND", ["a"], 2), ("true", [], 6)])
-
-
-if __name__ == "__main__":
-    unittest.main()
