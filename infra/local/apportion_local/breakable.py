@@ -10,9 +10,9 @@ from . import paths
 from .paths import CHECKOUT, StackError
 
 SHIM = CHECKOUT / "infra/local/clock_shim.c"
-# Far more than a run writes; a file system in memory takes only what is in it.
+# Far more than a run writes; a file system in memory takes only the memory of its files.
 SIZE_MIB = 4096
-# It is written to while it is being filled, and cannot be made smaller than what is in it.
+# The server writes to it meanwhile, and it cannot be made smaller than its files.
 FILL_ATTEMPTS = 100
 
 
@@ -21,6 +21,10 @@ class Clocks:
 
     def __init__(self, directory):
         self.directory = paths.make_dir(directory)
+        if not paths.runs_programs(self.directory):
+            # The dynamic linker would only warn, in the log of each service.
+            raise StackError(f"{self.directory} is on a file system without programs (mounted noexec), so the clocks' "
+                             "library cannot be loaded from it. Set TMPDIR or use --state: a directory that runs programs.")
         self.library = self.directory / "clock_shim.so"
         built = subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", str(self.library), str(SHIM), "-ldl"],
                                capture_output=True, text=True)

@@ -11,14 +11,14 @@ import os
 
 from .net import get
 
-# Beside what is free on a large disk, of which a twentieth would be much.
+# The most that is kept free on a large disk, of which a twentieth would be much.
 RESERVE_BYTES_MAX = 2 << 30
 # NATS does not start when its streams were promised more than it may store. The feeds are promised 4 GiB, and `cell init`,
-# which looks at what is there, needs room for that promise once more.
+# which compares with the existing streams, needs room for that promise once more.
 LIMIT_BYTES_MIN = 9 << 30
 # With less than this the disk is as good as full still.
 ROOM_BYTES = 64 << 20
-# By so much more than before it may store, or a restart is not worth it.
+# The growth of the limit that is worth a restart.
 GROWN_BYTES = 256 << 20
 ANSWER_MAX_S = 0.5
 # What /healthz says of a stream that a failed write has closed, and of a server that has given up its storage.

@@ -16,11 +16,11 @@ import sys
 
 import confine
 
-# What the engine asks of the system; nothing here is anybody's secret.
+# Files of the system that the engine reads; none is secret.
 SYSTEM = ["/proc", "/sys/devices/system", "/sys/fs/cgroup", "/dev/null", "/dev/urandom", "/etc/localtime",
           "/usr/share/zoneinfo"]
 
-# The database exists before its owner connects: who names a missing one in the request gets no session.
+# The database exists before its owner connects: a request that names a missing one gets no session.
 SERVE = """
 CREATE DATABASE IF NOT EXISTS {database};
 SYSTEM START LISTEN HTTP;

@@ -14,7 +14,7 @@ RESOLVER_DIR = "/data/accounts"
 # Where a program reaches the servers: in a container, by the services' names; on the host, by the published ports.
 INSIDE = {"nats": "nats", "postgres": "postgres", "clickhouse": "clickhouse"}
 OUTSIDE = dict.fromkeys(INSIDE, "127.0.0.1")
-# What stands in the servers' certificates beside the host's own names.
+# Names in the servers' certificates, in addition to the host's own.
 HOSTS = ["nats", "nats-1", "nats-2", "nats-3", "postgres", "clickhouse", "otel-collector"]
 
 

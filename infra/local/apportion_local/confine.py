@@ -49,7 +49,7 @@ def version():
 def confine(readable, writable, port):
     """Paths that do not exist are passed over. Returns whether the kernel can do this at all; older ones do less."""
     abi = version()
-    # The first version lets nobody move a file from one directory to another.
+    # The first version forbids to move a file from one directory to another.
     if abi < 2:
         return False
     fs = FS_FIRST | REFER | (TRUNCATE if abi >= 3 else 0) | (IOCTL if abi >= 5 else 0)

@@ -3,10 +3,12 @@
 import contextlib
 import errno
 import fcntl
+import functools
 import json
 import os
 import shutil
 import stat
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -29,10 +31,23 @@ class StackError(Exception):
 
 
 def bin_dir(profile):
-    """Where cargo puts the programs of a profile."""
-    target = os.environ.get("CARGO_TARGET_DIR")
-    base = (CHECKOUT / target) if target else CHECKOUT / "target"
-    return base / profile
+    """The directory of the programs that cargo has built by a profile."""
+    return target_dir() / profile
+
+
+@functools.cache
+def target_dir():
+    """Cargo's target directory. A configuration file of the user can move it (build.target-dir), so cargo is asked."""
+    for variable in ("CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR"):
+        if os.environ.get(variable):
+            return CHECKOUT / os.environ[variable]
+    command = [os.environ.get("CARGO", "cargo"), "metadata", "--format-version=1", "--no-deps", "--offline"]
+    try:
+        done = subprocess.run(command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, capture_output=True)
+        return Path(json.loads(done.stdout)["target_directory"])
+    except (OSError, ValueError):
+        # Without cargo, the programs were built elsewhere, and are in cargo's default directory.
+        return CHECKOUT / "target"
 
 
 def write_private(path, text, durable=False):
@@ -86,10 +101,10 @@ def locked(path):
         yield
 
 
-# What a stack goes on with; all the rest is made anew by each launcher. A file `NAME.elsewhere` tells of a directory.
+# Kept by a stack that continues; each launcher creates the rest. A file `NAME.elsewhere` has the path of a directory.
 DATA = ("bus", "tls", "nats", "postgres", "clickhouse", "kept.json", "log.before")
 ELSEWHERE = ".elsewhere"
-# How long processes of a launcher that was killed may take to end; ClickHouse still writes what it has in memory.
+# The time that processes of a killed launcher get to end; ClickHouse still writes rows from memory.
 LEFTOVERS_END_S = 30.0
 
 
@@ -117,7 +132,7 @@ class StateDir:
             self.lock.close()
             raise
         self._clear(fresh)
-        # The same for ClickHouse, which writes a log of its own. Every file in there is private.
+        # The same for ClickHouse, which writes its own log. Every file in there is private.
         make_dir(self.path / "log", 0o711 if traversable else 0o700)
         for name in ("config", "pids"):
             make_dir(self.path / name)
@@ -144,15 +159,15 @@ class StateDir:
             self.short_dirs.append(path)
         return make_dir(path)
 
-    def dir_elsewhere(self, name):
+    def dir_elsewhere(self, name, programs=False):
         """
-        A directory outside the checkout, removed with the state. In a lasting state it is the one of the last time, if
-        that is still there: it lies where temporary files do, and goes with them.
+        Returns a directory outside the checkout, which is removed with the state. A lasting state keeps its directory
+        until the temporary files are cleaned. `programs`: programs must be able to run from it.
         """
         note = self.path / (name + ELSEWHERE)
         path = elsewhere(note)
         if path is None:
-            path = Path(tempfile.mkdtemp(prefix="apportion-"))
+            path = Path(tempfile.mkdtemp(prefix="apportion-", dir=program_place() if programs else None))
             write_private(note, f"{path}\n")
         if not self.lasting:
             self.short_dirs.append(path)
@@ -169,6 +184,21 @@ class StateDir:
         elif keep == "nothing":
             remove(self.path)
         self.lock.close()
+
+
+def program_place():
+    """The first directory for temporary files whose file system runs programs; /tmp may be mounted noexec."""
+    places = [tempfile.gettempdir(), "/var/tmp"]
+    for place in places:
+        if os.access(place, os.W_OK) and runs_programs(place):
+            return place
+    raise StackError(f"No program can run from {' or '.join(places)} (mounted noexec), and the user that Postgres runs as "
+                     f"cannot pass through to {CHECKOUT}. Set TMPDIR to a directory that runs programs, or move the "
+                     "checkout to a directory that other users can pass through (mode 0711).")
+
+
+def runs_programs(path):
+    return not os.statvfs(path).f_flag & os.ST_NOEXEC
 
 
 def elsewhere(note):

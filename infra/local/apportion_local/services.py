@@ -12,7 +12,7 @@ NAMES = ("admission", "quota", "scheduler", "node-heartbeat", "analytics")
 LEDGER_WRITERS = ("admission", "quota", "scheduler", "node-heartbeat")
 CELL_NUMBER = 1
 LEASE_MS = 15_000
-# What a command may take to stop when the stack does; shorter than the launcher waits for a process.
+# The time that commands get to stop with the stack; less than the launcher waits for a process.
 AGENT_GRACE_MS = 5_000
 # How long an operation id is remembered.
 OPERATION_WINDOW_MS = 24 * 3_600_000
@@ -76,7 +76,7 @@ def config(service, stack, listen):
     if service == "analytics":
         tables["clickhouse"] = {key: stack["clickhouse"][key] for key in ("url", "user", "password", "database")}
         tables["clickhouse"] |= ca_file(stack)
-    # Both run on the cell's clock. Scaled with its rate, the real load of heartbeats and retries stays what it is.
+    # Both run on the cell's clock. Scaled with its rate, the real load of heartbeats and retries stays the same.
     rate = stack["clock"]["rate"] if stack["clock"] else 1
     if service == "node-heartbeat":
         tables["nats"]["signing_key_file"] = str(held / "node-signing.nk")

@@ -16,7 +16,7 @@ import sys
 
 LOOPBACK = "127.0.0.1"
 CHUNK_BYTES = 65_536
-# Of a handshake, and of what comes before it.
+# For a handshake, and for the exchange before it.
 HANDSHAKE_TIMEOUT_S = 10
 SSL_REQUEST, GSS_REQUEST = 80_877_103, 80_877_104
 

@@ -3,7 +3,7 @@
 import os
 import pwd
 
-# systemd gives this range to services that need a user for as long as they run; nobody's files belong to it.
+# systemd gives this range to services that need a user while they run; no files belong to it.
 SPARE_UIDS = range(61_184, 65_520)
 
 
