@@ -8,7 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import compose, kept, npm, paths, services, stack, wheels
+from . import compose, kept, limits, machine, npm, paths, services, stack, wheels
+from .machine import Sized
 from .net import LOOPBACK, http_ok, wait_until
 from .paths import CHECKOUT, LOCAL, StackError, StateDir
 from .postgres import READER
@@ -77,11 +78,11 @@ def parser():
 
     def program_options(sub, profile):
         sub.add_argument("--profile", choices=("release", "debug"), default=profile, help="cargo's profile")
-        sub.add_argument("--bin-dir", type=Path, help="where the built programs are, if not in target/<profile>")
+        sub.add_argument("--bin-dir", type=Path, help="directory of the programs, if not <target>/<profile>")
 
     def tls_option(sub):
         sub.add_argument("--tls", action=argparse.BooleanOptionalAction,
-                         help="servers that take connections by TLS only, by an authority of the stack's own")
+                         help="servers accept TLS connections only, with certificates of the stack's authority")
 
     def stack_options(sub):
         program_options(sub, "release")
@@ -89,16 +90,19 @@ def parser():
         sub.add_argument("--cell", help=f"name of the cell (default: {CELL})")
         sub.add_argument("--state", type=Path, help="directory for data, logs and configuration")
 
-    command("setup", cmd_setup, "install the pinned wheels into .local/venv, and the chart library into .local/page")
+    setup = command("setup", cmd_setup, "install the pinned wheels into .local/venv, and the chart library into .local/page")
+    setup.add_argument("--only", choices=("page", "wheels", "focus"),
+                       help="one part: the chart library, which the build embeds; the wheels; or the validator of FOCUS for "
+                            "the tests (590 MB), which is in none of the other parts")
 
     run = command("run", cmd_run, "start everything, replay a workload, stop everything")
     run.add_argument("--workload", type=Path, default=CHECKOUT / "loadtest/workloads/openb")
     run.add_argument("--report", type=Path, default=CHECKOUT / "target/run/report.json")
     run.add_argument("--first-day", type=int, help="replay only pods that were created from this recorded day on")
-    run.add_argument("--days", type=positive, help="replay only pods that were created in so many days")
-    run.add_argument("--repeat", type=positive, help="replay each pod so many times")
+    run.add_argument("--days", type=positive, help="replay only pods that were created in this number of days")
+    run.add_argument("--repeat", type=positive, help="replay each pod this number of times")
     run.add_argument("--load", type=positive,
-                     help="use so few nodes that the pods ask for this part of their GPUs and time, in percent")
+                     help="keep only the nodes of which the pods request this percentage of GPU time")
     run.add_argument("--limit-pods", type=int, help="replay only the first pods of the workload")
     run.add_argument("--limit-nodes", type=int, help="use only the first nodes of the workload")
     run.add_argument("--replay-seconds", type=int, help="real time for the whole recorded time (default: 75)")
@@ -111,23 +115,23 @@ def parser():
         up.add_argument("--workload", type=Path, help="take tenants and clock from a workload")
         up.add_argument("--rate", type=int, help="recorded milliseconds per real one, instead of the workload's")
         up.add_argument("--tenants", type=positive,
-                        help="so many tenants and no nodes, quotas or rates: whoever measures brings their own")
-        up.add_argument("--operation-window-s", type=positive, help="how long operation ids are remembered, seconds")
-        up.add_argument("--lease-s", type=positive, help="how long a node counts as there after its last heartbeat, seconds")
+                        help="number of tenants; without nodes, quotas and rates, which a benchmark sets")
+        up.add_argument("--operation-window-s", type=positive, help="seconds for which operation IDs are remembered")
+        up.add_argument("--lease-s", type=positive, help="seconds until a node without heartbeats is lost")
         up.add_argument("--level", type=positive, help="the cell's feature level, instead of the newest")
         up.add_argument("--together", action="store_true", help="run the five services as one process")
         up.add_argument("--replicas", type=positive, default=1,
-                        help="processes of each service: one leads, the others stand by (default: %(default)s)")
-        up.add_argument("--agent", action="store_true", help="an agent for this machine, which runs commands, beside the simulated nodes")
+                        help="processes of each service; one leads, the others are standbys (default: %(default)s)")
+        up.add_argument("--agent", action="store_true", help="add an agent for this machine, which runs commands, to the simulated nodes")
         up.add_argument("--breakable", action="store_true",
-                        help="clocks that can be set wrong and a disk of the bus that can be filled: for loadtest chaos")
-        up.add_argument("--fresh", action="store_true", help="throw away the data of the last time and begin anew")
+                        help="clocks that can be set wrong and disks that can be filled, for loadtest chaos")
+        up.add_argument("--fresh", action="store_true", help="discard existing data")
         stack_options(up)
         if name == "_serve":
             up.add_argument("--report-fd", type=int, required=True)
 
     for name, function, text in (("down", cmd_down, "stop what `up` started"),
-                                 ("status", cmd_status, "show what `up` started and how it is")):
+                                 ("status", cmd_status, "show the processes that `up` started, their health and the limits that servers have reached")):
         sub = command(name, function, text)
         sub.add_argument("--state", type=Path, help="the directory given to `up`")
 
@@ -146,10 +150,13 @@ def parser():
 # setup
 
 
-def cmd_setup(_options):
-    wheels.setup()
-    npm.setup()
-    print(f"Ready: {paths.VENV.relative_to(CHECKOUT)}")
+SETUP = {"page": npm.setup, "wheels": wheels.setup, "focus": wheels.setup_focus}
+
+
+def cmd_setup(options):
+    for part in [options.only] if options.only else ("page", "wheels"):
+        SETUP[part](say)
+    say("Ready.")
     return 0
 
 
@@ -166,13 +173,15 @@ def cmd_run(options):
     programs = programs_of(options)
     stack.need_programs(programs)
     workload = options.workload.resolve()
-    limits = chosen(options, "first_day", "days", "repeat", "load", "limit_pods", "limit_nodes")
-    plan = stack.plan(programs / "loadtest", workload, [*limits, *chosen(options, "replay_seconds")])
+    selection = chosen(options, "first_day", "days", "repeat", "load", "limit_pods", "limit_nodes")
+    plan = stack.plan(programs / "loadtest", workload, [*selection, *chosen(options, "replay_seconds")])
+    sized = Sized(machine.found())
     state = open_run_state("run", options)
-    stack_ = Stack(state, programs, stack.beginning(options.cell or CELL, plan["tenants"], tls_only=bool(options.tls)))
+    stack_ = Stack(state, programs, sized, stack.beginning(options.cell or CELL, plan["tenants"], tls_only=bool(options.tls)))
     code = 1
     try:
-        print(f"Starting the stack in {short(state.path)}:", flush=True)
+        say(f"Starting the stack in {short(state.path)}:")
+        say(f"  {sized}")
         stack_.start_servers(say)
         stack_.start_clock(plan, plan["rate"], options.lead_seconds * 1000)
         stack_.start_services(say)
@@ -180,7 +189,7 @@ def cmd_run(options):
         report.parent.mkdir(parents=True, exist_ok=True)
         code = run_command(stack_, [
             str(programs / "loadtest"), "drive", "--stack", str(stack_.file), "--workload", str(workload),
-            "--report", str(report), *limits, *options.rest], {})
+            "--report", str(report), *selection, *options.rest], {})
     finally:
         finish(stack_, state, code, keep_all=options.state is not None)
     return code
@@ -259,9 +268,12 @@ def descendants(pid):
 
 
 def finish(stack_, state, code, keep_all):
-    """Stops everything; keeps the logs when something went wrong."""
+    """Stops everything; keeps the logs when something went wrong, and names the limits that servers have reached."""
     ignore_stop_signals()
     stack_.stop()
+    # Tests exceed limits on purpose.
+    for line in stack_.limits_reached() if code != 0 or not stack_.for_tests else ():
+        print(line, file=sys.stderr)
     keep = "everything" if keep_all else "nothing" if code == 0 else "logs"
     state.close(keep)
     if keep != "nothing":
@@ -279,9 +291,13 @@ def short(path):
 def cmd_with_servers(options):
     if not options.rest:
         raise StackError("with-servers needs a command: stack.py with-servers -- CMD...")
+    sized = Sized(machine.found(), for_tests=True)
+    # A program may read the output of the command.
+    print(sized, file=sys.stderr)
     state = open_run_state("test", options)
-    # Every test takes a cell of its own, so the server's permissions cannot name one.
-    stack_ = Stack(state, programs_of(options), stack.beginning("*", TEST_TENANTS, tls_only=bool(options.tls)), for_tests=True)
+    # Every test has its own cell, so the server's permissions cannot name one.
+    begin = stack.beginning("*", TEST_TENANTS, tls_only=bool(options.tls))
+    stack_ = Stack(state, programs_of(options), sized, begin, for_tests=True)
     code = 1
     try:
         stack_.start_servers(lambda _line: None, options.only)
@@ -312,7 +328,7 @@ def cmd_up(options):
             how = "without TLS" if options.tls else "with TLS"
             raise StackError(f"The stack runs {how} from {short(state)}. Stop it first, and it goes on: make down")
         print(f"The stack already runs from {short(state)}.")
-        show(value, state)
+        show(value, state, programs_of(options))
         return 0
     wheels.setup()
     reader, writer = os.pipe()
@@ -342,7 +358,7 @@ def cmd_up(options):
         raise
     if not ready:
         return 1
-    show(stack.read(state / "stack.json"), state)
+    show(stack.read(state / "stack.json"), state, programs_of(options))
     return 0
 
 
@@ -367,7 +383,7 @@ def cmd_serve(options):
 def serve_start(options, tell):
     if options.replicas > 1 and options.together:
         raise StackError("--replicas and --together: one process has each service once.")
-    programs = programs_of(options)
+    programs, sized = programs_of(options), Sized(machine.found())
     stack.need_programs(programs)
     begins = options.fresh or not (options.state / kept.FILE).exists()
     if not begins:
@@ -375,9 +391,10 @@ def serve_start(options, tell):
     begin, clock = beginning(options, programs) if begins else (None, None)
     state = open_state(options.state, lasting=True, fresh=begins)
     paths.write_private(state.path / "launcher.pid", f"{os.getpid()}\n")
-    stack_ = Stack(state, programs, begin, tls_only=options.tls)
+    stack_ = Stack(state, programs, sized, begin, tls_only=options.tls)
     try:
         tell(f"Starting the stack in {state.path}:" if begins else f"Going on with the stack in {state.path}:")
+        tell(f"  {sized}")
         stack_.start_servers(tell)
         if clock is not None:
             stack_.start_clock(*clock)
@@ -470,12 +487,15 @@ def cmd_status(options):
         role = "" if service is None else services.role(service["http"])
         pid = child["pid"] or f"down ({child['last_exit']})"
         print(f"{name:<17} pid {pid!s:<10} restarts {child['restarts']:<4} {health:<9} {role}".rstrip())
+    # A launcher of an earlier version writes no sizes.
+    for line in (Sized.read(state), *limits.reached(state)) if (state / machine.FILE).exists() else ():
+        print(line)
     return 0
 
 
-def show(value, state):
-    """Where everything is, and what to try."""
-    stack_file = short(state / "stack.json")
+def show(value, state, programs):
+    """Prints addresses and commands to try."""
+    stack_file, program = short(state / "stack.json"), short(programs / "apportion")
     postgres, clickhouse = value["postgres"], value["clickhouse"]
     print(f"""
 NATS         {value['nats']['url']}   monitor {value['nats']['monitor_url']}
@@ -490,8 +510,8 @@ Tenants: {', '.join(value['tenants'])}. Creds: {short(Path(value['nats']['creds'
 Logs:    {short(state / 'log')}
 
 Try:
-  target/release/apportion --stack {stack_file} --help
-  target/release/apportion --stack {stack_file} submit --help
+  {program} --stack {stack_file} --help
+  {program} --stack {stack_file} submit --help
   python3 infra/local/stack.py status
   make down
 """)

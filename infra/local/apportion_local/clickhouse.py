@@ -10,19 +10,19 @@ from xml.sax.saxutils import escape
 
 from . import paths, users
 from .net import LOOPBACK, http_ok
+from .sizes import MIB, OWNER_QUERIES, ClickHouseSizes
 from .supervisor import Spec
 
 DATABASE = "apportion"
-MEMORY_BYTES_MAX = 1_500_000_000
 
-# What an owner of tables needs: no engine that reaches files or other machines, and none of the sources.
+# Engines for an owner of tables: none that reaches files or other machines, and none of the sources.
 ENGINE_GRANTS = [f"TABLE ENGINE ON {kind}MergeTree" for kind in ("", "Aggregating", "Collapsing", "Replacing")]
 # How full the disk is, and what of its tables was found broken.
 STATE_GRANTS = ["SELECT(free_space, total_space) ON system.disks",
                 "SELECT(database, table, name, reason) ON system.detached_parts"]
 USER_GRANTS = {
-    # What services/analytics/src/store says, and no more. It makes its database anew when somebody has dropped that, its
-    # tables when a column is missing, defaults and comments; and it throws away parts that are broken (ALTER DELETE).
+    # The statements of services/analytics/src/store, and no more. It creates its database again if that was dropped, its
+    # tables if a column is missing, defaults and comments; and it discards broken parts (ALTER DELETE).
     "analytics": ENGINE_GRANTS + [f"SELECT, INSERT, CREATE DATABASE, CREATE TABLE, CREATE VIEW, DROP TABLE, DROP VIEW, "
                                   f"TRUNCATE, ALTER DELETE, ALTER MODIFY COLUMN, ALTER COMMENT COLUMN, "
                                   f"ALTER MODIFY COMMENT ON {DATABASE}.*"] + STATE_GRANTS,
@@ -30,45 +30,53 @@ USER_GRANTS = {
     "test": ENGINE_GRANTS + ["SELECT, INSERT, ALTER, CREATE, DROP, UNDROP TABLE, TRUNCATE, OPTIMIZE, SHOW, dictGet, "
                              "KILL QUERY, SYSTEM ON *.*"],
 }
-# The engine itself runs as "default", which must exist without a password. Over HTTP it is not let in (see handlers).
+# The engine itself runs as "default", which must exist without a password. HTTP does not admit it (see handlers).
 DEFAULT_GRANTS = [f"CREATE DATABASE ON {DATABASE}.*", "SYSTEM LISTEN ON *.*", "READ ON FILE",
                   "CREATE TEMPORARY TABLE ON *.*"]
 
-# What one user's queries may take; nobody raises it. The containers have the same (infra/clickhouse/users.d).
-OWNER_LIMITS = {
-    "max_memory_usage": 1_000_000_000,
-    "max_memory_usage_for_user": 1_200_000_000,
-    "max_concurrent_queries_for_user": 32,
-}
-READER_LIMITS = {
-    # No writes and no settings: what a format reads its schema or template from is a setting, too.
-    "readonly": 1,
-    "max_memory_usage": 1_000_000_000,
-    "max_memory_usage_for_user": 1_000_000_000,
-    "max_temporary_data_on_disk_size_for_user": 1_000_000_000,
-    "max_execution_time": 60,
-    "max_threads": 2,
-    "max_result_rows": 1_000_000,
-    "max_result_bytes": 268_435_456,
-    "max_concurrent_queries_for_user": 8,
-    # What the suite's programs send with every statement (services/analytics/src/store.rs). A setting that stays what
-    # it is may be sent. None of them does anything to a SELECT.
-    "async_insert": 0,
-    "insert_deduplicate": 1,
-    "max_insert_threads": 1,
-}
-# What the engine as a library allows and a server does not: python(…) runs what it finds in the process, and ends it if
-# that is nothing.
-LIBRARY_LIMITS = {"allow_python_table_function": 0, "allow_introspection_functions": 0}
-# The local servers share a small machine with all the rest.
-LOCAL_DEFAULTS = {"max_threads": 2, "max_insert_threads": 1}
 
+def owner_limits(sizes):
+    """Limits of the owner's queries, which the owner cannot raise: parts of the server's memory."""
+    return {
+        "max_memory_usage": sizes.memory_bytes * 2 // 3,
+        "max_memory_usage_for_user": sizes.memory_bytes * 4 // 5,
+        "max_concurrent_queries_for_user": sizes.owner_queries,
+    }
+
+
+def reader_limits(sizes):
+    return {
+        # No writes and no settings: the schema or the template that a format reads is a setting, too.
+        "readonly": 1,
+        "max_memory_usage": sizes.memory_bytes * 2 // 3,
+        "max_memory_usage_for_user": sizes.memory_bytes * 2 // 3,
+        "max_temporary_data_on_disk_size_for_user": sizes.memory_bytes * 2 // 3,
+        "max_execution_time": 60,
+        "max_threads": sizes.threads,
+        "max_result_rows": 1_000_000,
+        "max_result_bytes": 268_435_456,
+        "max_concurrent_queries_for_user": 8,
+        # Settings that the suite's programs send with every statement (services/analytics/src/store.rs). A setting may be
+        # sent if it does not change. None of them affects a SELECT.
+        "async_insert": 0,
+        "insert_deduplicate": 1,
+        "max_insert_threads": 1,
+    }
+
+
+# The containers' sizes do not follow the machine; a test compares their limits (infra/clickhouse/users.d).
+CONTAINER = ClickHouseSizes(memory_bytes=1_500_000_000, mark_cache_bytes=64 * MIB, threads=2, owner_queries=OWNER_QUERIES)
+OWNER_LIMITS = owner_limits(CONTAINER)
+READER_LIMITS = reader_limits(CONTAINER)
+# Allowed by the engine as a library and by no server: python(…) runs objects of the process, and ends it if there is none.
+LIBRARY_LIMITS = {"allow_python_table_function": 0, "allow_introspection_functions": 0}
 
 class ClickHouse:
-    def __init__(self, state, port, passwords):
+    def __init__(self, state, port, passwords, sizes=CONTAINER):
         """`passwords`: user → password; a user of USER_GRANTS without one does not exist."""
         self.port = port
         self.passwords = passwords
+        self.sizes = sizes
         self.user = users.spare()
         self.home, self.log = self._directories(state)
         self.data = paths.make_dir(self.home / "data")
@@ -96,9 +104,9 @@ class ClickHouse:
 
     def configure(self):
         """The engine may read its configuration and not change it. No password is in there, only digests."""
-        log = self.log / "clickhouse-server.log"
-        files = {"config.xml": config_xml(self.port, self.data, log, self.passwords),
-                 "users.xml": users_xml(self.passwords)}
+        log = log_file(self.log)
+        files = {"config.xml": config_xml(self.port, self.data, log, self.passwords, self.sizes),
+                 "users.xml": users_xml(self.passwords, self.sizes)}
         for name, text in files.items():
             paths.write_private(self.home / name, text)
             if self.user is not None:
@@ -122,7 +130,7 @@ class ClickHouse:
             stop_grace_s=20.0,
             ready_timeout_s=60.0,
             death_signal=0,
-            advice=f"ClickHouse needs about 0.5 GB of memory. Its own log: {self.log}",
+            advice=f"ClickHouse needs about 0.5 GB of memory. Its own log: {log_file(self.log)}",
         )
 
     def ready(self):
@@ -141,11 +149,15 @@ class ClickHouse:
             return answer.read().decode()
 
 
-def config_xml(port, data, log, passwords):
-    """Sized for a small machine that does other things as well."""
+def log_file(directory):
+    return directory / "clickhouse-server.log"
+
+
+def config_xml(port, data, log, passwords, sizes):
     return f"""<clickhouse>
+  <!-- The engine as a library overwrites logger.level, with "trace" by default. -->
+  <log-level>information</log-level>
   <logger>
-    <level>information</level>
     <log>{escape(str(log))}</log>
     <size>50M</size>
     <count>2</count>
@@ -156,10 +168,14 @@ def config_xml(port, data, log, passwords):
   <users_config>users.xml</users_config>
   <default_profile>default</default_profile>
   <timezone>UTC</timezone>
-  <max_server_memory_usage>{MEMORY_BYTES_MAX}</max_server_memory_usage>
-  <mark_cache_size>67108864</mark_cache_size>
+  <max_server_memory_usage>{sizes.memory_bytes}</max_server_memory_usage>
+  <!-- The cgroup is that of all processes of the stack, or of the machine: their memory would count as the engine's. -->
+  <memory_worker_use_cgroup>0</memory_worker_use_cgroup>
+  <!-- Otherwise the limit falls with the free memory of the machine. -->
+  <memory_worker_dynamic_hard_limit>0</memory_worker_dynamic_hard_limit>
+  <mark_cache_size>{sizes.mark_cache_bytes}</mark_cache_size>
   <uncompressed_cache_size>0</uncompressed_cache_size>
-  <background_pool_size>2</background_pool_size>
+  <background_pool_size>{sizes.threads}</background_pool_size>
   <background_merges_mutations_concurrency_ratio>2</background_merges_mutations_concurrency_ratio>
   <background_schedule_pool_size>4</background_schedule_pool_size>
   <background_common_pool_size>2</background_common_pool_size>
@@ -170,10 +186,12 @@ def config_xml(port, data, log, passwords):
   <background_distributed_schedule_pool_size>1</background_distributed_schedule_pool_size>
   <merge_tree>
     <!-- These count free entries of the merge pool and must not exceed it; the defaults suit 32. -->
-    <number_of_free_entries_in_pool_to_lower_max_size_of_merge>2</number_of_free_entries_in_pool_to_lower_max_size_of_merge>
-    <number_of_free_entries_in_pool_to_execute_mutation>2</number_of_free_entries_in_pool_to_execute_mutation>
+    <number_of_free_entries_in_pool_to_lower_max_size_of_merge
+      >{sizes.threads}</number_of_free_entries_in_pool_to_lower_max_size_of_merge>
+    <number_of_free_entries_in_pool_to_execute_mutation
+      >{sizes.threads}</number_of_free_entries_in_pool_to_execute_mutation>
     <number_of_free_entries_in_pool_to_execute_optimize_entire_partition
-      >2</number_of_free_entries_in_pool_to_execute_optimize_entire_partition>
+      >{sizes.threads}</number_of_free_entries_in_pool_to_execute_optimize_entire_partition>
   </merge_tree>
   <http_handlers>
 {http_handlers_xml(passwords)}
@@ -217,17 +235,19 @@ def basic_pattern(user):
     return pattern.replace("+", "[+]") + ".*"
 
 
-def users_xml(passwords):
+def users_xml(passwords, sizes=CONTAINER):
+    # All but the second follow the cores otherwise.
+    defaults = {"max_threads": sizes.threads, "max_insert_threads": 1, "max_final_threads": sizes.threads,
+                "max_parsing_threads": sizes.threads}
+    owner, reader = owner_limits(sizes), reader_limits(sizes)
     entries = [user_xml("default", "", "default", DEFAULT_GRANTS)]
     for user, password in passwords.items():
         profile = f"{DATABASE}_reader" if user == "reader" else f"{DATABASE}_owner"
         entries.append(user_xml(user, password, profile, USER_GRANTS[user]))
     profiles = [
-        profile_xml("default", {**LOCAL_DEFAULTS, **LIBRARY_LIMITS}, LIBRARY_LIMITS),
-        profile_xml(f"{DATABASE}_owner", {**LOCAL_DEFAULTS, **OWNER_LIMITS, **LIBRARY_LIMITS},
-                    {**OWNER_LIMITS, **LIBRARY_LIMITS}),
-        profile_xml(f"{DATABASE}_reader", {**LOCAL_DEFAULTS, **READER_LIMITS, **LIBRARY_LIMITS},
-                    {**READER_LIMITS, **LIBRARY_LIMITS}),
+        profile_xml("default", {**defaults, **LIBRARY_LIMITS}, LIBRARY_LIMITS),
+        profile_xml(f"{DATABASE}_owner", {**defaults, **owner, **LIBRARY_LIMITS}, {**owner, **LIBRARY_LIMITS}),
+        profile_xml(f"{DATABASE}_reader", {**defaults, **reader, **LIBRARY_LIMITS}, {**reader, **LIBRARY_LIMITS}),
     ]
     return f"""<clickhouse>
   <profiles>

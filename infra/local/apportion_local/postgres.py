@@ -16,10 +16,11 @@ SUPERUSER = "postgres"
 SCHEMAS = ("admission", "quota", "scheduler", "node_heartbeat", "analytics")
 READER = "reader"
 TEST_ROLE = "apportion_test"
-CONNECTIONS_MAX = 100
 # A service's pool has four: room for one that leads, one that stands by, and one that is being replaced.
 CONNECTIONS_PER_SERVICE = 12
 CONNECTIONS_OF_READERS = 20
+# Postgres' default; each connection adds as many to the table of locks.
+LOCKS_PER_TRANSACTION = 64
 # How long the sessions of a server that was killed may take to end.
 SESSIONS_END_S = 10.0
 SEGMENTS = "/proc/sysvipc/shm"
@@ -28,7 +29,7 @@ UNPRIVILEGED = "nobody"
 
 
 class Postgres:
-    def __init__(self, state, port, passwords, connections_max=CONNECTIONS_MAX, test_role=False, tls_only=False):
+    def __init__(self, state, port, passwords, sizes, test_role=False, tls_only=False):
         """
         `passwords`: role → password, for the superuser, each schema, the reader and the test role. `tls_only`: it listens
         on its Unix socket alone, and somebody else on the port (see tls_door.py).
@@ -36,7 +37,7 @@ class Postgres:
         self.durable = state.lasting
         self.port = port
         self.passwords = passwords
-        self.connections_max = connections_max
+        self.sizes = sizes
         self.test_role = test_role
         self.tls_only = tls_only
         self.user = users.named(UNPRIVILEGED)
@@ -56,7 +57,7 @@ class Postgres:
         os.chown(socket_dir, *self.user)
         if reachable(self.user, home) and reachable(self.user, self.install / "bin" / "postgres"):
             return home, socket_dir
-        outer = state.dir_elsewhere("postgres")
+        outer = state.dir_elsewhere("postgres", programs=True)
         outer.chmod(0o711)
         self.install = wheels.copy_postgres(self.install, outer)
         remove(outer / "socket")
@@ -104,12 +105,17 @@ class Postgres:
             "port": self.port,
             "unix_socket_directories": self.socket_dir,
             "unix_socket_permissions": "0777",
-            "max_connections": self.connections_max,
-            "shared_buffers": "128MB",
-            "max_wal_size": "1GB",
+            "max_connections": self.sizes.connections,
+            "max_locks_per_transaction": LOCKS_PER_TRANSACTION,
+            "shared_buffers": megabytes(self.sizes.shared_buffers_bytes),
+            "work_mem": megabytes(self.sizes.work_mem_bytes),
+            "effective_cache_size": megabytes(self.sizes.effective_cache_bytes),
+            "max_wal_size": megabytes(self.sizes.wal_bytes),
             "wal_level": "minimal",
             "max_wal_senders": 0,
+            # Rows are read one by one. Workers would need shared memory of the system, which containers have little of.
             "max_parallel_workers_per_gather": 0,
+            "max_parallel_maintenance_workers": 0,
             "log_line_prefix": "%m [%p] %q%u@%d ",
         }
         arguments = [piece for name, value in settings.items() for piece in ("-c", f"{name}={value}")]
@@ -159,6 +165,11 @@ class Postgres:
         return f"postgres://{role}:{self.passwords[role]}@{LOOPBACK}:{self.port}/{DATABASE}"
 
 
+def megabytes(count):
+    """As Postgres has it: its MB is a MiB."""
+    return f"{count >> 20}MB"
+
+
 def attached(segment):
     """How many processes have a segment of shared memory; None if the kernel does not say."""
     try:
@@ -190,7 +201,7 @@ def roles_sql(passwords, test_role):
         ]
     lines.append(f"ALTER ROLE {READER} SET search_path = {', '.join(SCHEMAS)};")
     if test_role:
-        # Tests make schemas of their own, and databases for the check of the queries.
+        # Tests create schemas, and databases for the check of the queries.
         lines += [
             f"CREATE ROLE {TEST_ROLE} LOGIN CREATEDB PASSWORD '{passwords[TEST_ROLE]}';",
             f"GRANT ALL ON DATABASE {DATABASE} TO {TEST_ROLE};",

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from . import bus, nats_conf, net, paths, services, tls, wheels
+from . import bus, limits, nats_conf, net, paths, services, tls, wheels
 from .breakable import Clocks, Disk
 from .bus_store import BusStore
 from .clickhouse import DATABASE as CLICKHOUSE_DATABASE
@@ -16,7 +16,7 @@ from .kept import Kept
 from .net import LOOPBACK, http_ok
 from .paths import StackError
 from .postgres import DATABASE as POSTGRES_DATABASE
-from .postgres import CONNECTIONS_MAX, READER, SCHEMAS, SUPERUSER, TEST_ROLE, Postgres
+from .postgres import READER, SCHEMAS, SUPERUSER, TEST_ROLE, Postgres
 from .supervisor import Spec, StartError, Supervisor
 
 # Who speaks TLS for a server that cannot.
@@ -34,7 +34,7 @@ AGENT, AGENT_NODE = "node-agent", "this-machine"
 # How much Postgres and ClickHouse give way where they share a machine with the services. Between processes it has an effect only
 # where the kernel does not group tasks by session (kernel.sched_autogroup_enabled=0): docs/benchmarks.md, Questions.
 READ_MODELS_NICE = 5
-# What each tenant of `up` may hold: 256 cores, 2 TiB, 32 GPUs; and what it costs, in millionths per unit and hour.
+# The quota of each tenant of `up`, and the rates in millionths per unit and hour.
 UP_QUOTA = {"cpu": "256", "memory": "2TiB", "gpu": "32"}
 UP_RATES = {"cpu": 40_000, "memory": 5_000, "gpu": 2_000_000}
 
@@ -50,12 +50,14 @@ def beginning(cell, tenants, operation_window_ms=services.OPERATION_WINDOW_MS, f
 
 
 class Stack:
-    def __init__(self, state, programs, begin=None, for_tests=False, tls_only=None):
+    def __init__(self, state, programs, sized, begin=None, for_tests=False, tls_only=None):
         """
-        `programs`: the directory that has them. `begin`: what `beginning` gives; None: the stack goes on with its data, and
-        with TLS as `tls_only` says from now on, or as it was.
+        `programs`: the directory of the programs. `sized`: the machine and the sizes of the servers. `begin`: the result of
+        `beginning`; None: the stack continues with its data, and with TLS as `tls_only` states from now on, or as before.
         """
         self.programs = programs
+        self.sizes = sized.sizes
+        sized.write(state.path)
         self.state = state
         self.kept = Kept(state)
         if begin is not None:
@@ -67,10 +69,10 @@ class Stack:
         self.tls_dir = state.path / "tls" if begun.get("tls") else None
         self.for_tests = for_tests
         self.file = state.path / "stack.json"
-        self.supervisor = Supervisor(state, on_change=self._write)
+        self.supervisor = Supervisor(state, on_change=self._write, diagnose=self.limits_reached)
         self.service_names = ()
         self.clocks = None
-        # By the server whose data is on it.
+        # By server.
         self.disks = {}
         # Decisions come before read models and the bill, which catch up.
         self.nice = 0 if for_tests else READ_MODELS_NICE
@@ -114,7 +116,7 @@ class Stack:
             shown = self._shown("otlp")
             self.value["tls"] = {
                 "ca_file": str(tls.ca(self.tls_dir)),
-                # What the driver shows, who is the receiver of spans.
+                # The certificate of the driver, which receives spans.
                 "otlp": {"cert_file": str(shown[0]), "key_file": str(shown[1])},
             }
         for name, start in (("NATS", self._start_nats), ("Postgres", self._start_postgres),
@@ -160,7 +162,8 @@ class Stack:
             limit = nats_conf.UNLIMITED_BYTES if self.for_tests else store.set_limit()
             paths.write_private(config, nats_conf.render(
                 config_dir=config.parent, port=port, monitor_port=monitor_port, store_dir=store_dir, bus_conf=bus_conf,
-                file_store_bytes=limit, shown=self._shown("nats")))
+                file_store_bytes=limit, memory_store_bytes=self.sizes.nats.memory_store_bytes,
+                shown=self._shown("nats")))
 
         configure()
         program = str(wheels.nats_server())
@@ -170,7 +173,7 @@ class Stack:
         self.supervisor.start(Spec(
             name="nats",
             argv=[program, "-c", str(config)],
-            env=nats_conf.ENVIRONMENT,
+            env=nats_conf.environment(self.sizes.nats),
             ready=lambda: http_ok(monitor_url + "/healthz"),
             disk=self.disks.get("nats"),
             prepare=configure,
@@ -180,20 +183,19 @@ class Stack:
         self.value["nats"] = {
             "url": f"{'tls' if self.tls_dir else 'nats'}://{LOOPBACK}:{port}",
             "monitor_url": monitor_url,
-            # For tests that start a server of their own.
+            # For tests that start a server.
             "program": program,
-            # Of all who work with a cell. Who may delete its streams is none of them, so that nobody can by reading this.
+            # Of all parties of a cell, but not of the one that may delete its streams: readers of this file cannot.
             "creds": str(self.bus_dir / "creds"),
         }
         if self.for_tests:
-            # They make cells of their own, and tenants.
+            # They create cells and tenants.
             self.value["nats"] |= {"admin": str(self.bus_dir / "admin"), "bus": str(self.bus_dir)}
 
     def _start_postgres(self):
         roles = [SUPERUSER, READER, *SCHEMAS] + ([TEST_ROLE] if self.for_tests else [])
         postgres = Postgres(self.state, self.kept.port("postgres"), self.kept.passwords("postgres", roles),
-                            connections_max=300 if self.for_tests else CONNECTIONS_MAX, test_role=self.for_tests,
-                            tls_only=self.tls_dir is not None)
+                            self.sizes.postgres, test_role=self.for_tests, tls_only=self.tls_dir is not None)
         self._give_disk("postgres", postgres.home)
         if not postgres.data.exists():
             # It may have been elsewhere, and swept away there. The services fill it again from the ledger.
@@ -216,7 +218,7 @@ class Stack:
         self.value["postgres"] = {
             "url": url(READER),
             "admin_url": url(TEST_ROLE if self.for_tests else SUPERUSER),
-            # The services' configuration names the authority beside the address.
+            # The services' configuration names the authority in a separate key.
             "urls": {role: postgres.url(role) for role in SCHEMAS},
             "port": postgres.port,
             "database": POSTGRES_DATABASE,
@@ -225,7 +227,8 @@ class Stack:
 
     def _start_clickhouse(self):
         names = ("test", "analytics", "reader") if self.for_tests else ("analytics", "reader")
-        clickhouse = ClickHouse(self.state, self.kept.port("clickhouse"), self.kept.passwords("clickhouse", names))
+        clickhouse = ClickHouse(self.state, self.kept.port("clickhouse"), self.kept.passwords("clickhouse", names),
+                                self.sizes.clickhouse)
         self._give_disk("clickhouse", clickhouse.data)
         clickhouse.configure()
         self.supervisor.start(replace(clickhouse.spec(), nice=self.nice, disk=self.disks.get("clickhouse")))
@@ -371,6 +374,9 @@ class Stack:
                     raise
             self._write_service(name, service)
             self._launch(name, service)
+
+    def limits_reached(self):
+        return limits.reached(self.state.path)
 
     # The file.
 

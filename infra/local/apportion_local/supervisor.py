@@ -54,7 +54,7 @@ class Spec:
     death_signal: int = signal.SIGKILL
     # How much it gives way to the others, as `nice` counts.
     nice: int = 0
-    # A file system of its own that can be filled; see breakable.py.
+    # Its file system, which can be filled; see breakable.py.
     disk: object = None
     # Done before each start, such as writing a configuration that depends on the machine.
     prepare: callable = lambda: None
@@ -83,13 +83,15 @@ class Child:
 
 
 class Supervisor:
-    def __init__(self, state, on_change=lambda: None):
+    def __init__(self, state, on_change=lambda: None, diagnose=lambda: []):
+        """`diagnose`: returns lines that explain why a process of the stack may not have started."""
         self.state = state
+        self.diagnose = diagnose
         self.children = {}
         self.on_change = on_change
         self.selector = selectors.DefaultSelector()
         self.control = None
-        # What is in supervisor.json is not what is.
+        # Whether supervisor.json is out of date.
         self.unwritten = False
         self._wake_on_child_exit()
 
@@ -118,7 +120,8 @@ class Supervisor:
             what = f"ended at once with {describe_exit(child.process.returncode)}"
         child.wanted = False
         self._stop(child)
-        raise StartError(name, what, self.state.log(name), child.spec.advice)
+        advice = [child.spec.advice] if child.spec.advice else []
+        raise StartError(name, what, self.state.log(name), [*advice, *self.diagnose()])
 
     def _spawn(self, child):
         spec = child.spec
@@ -387,7 +390,7 @@ class Supervisor:
 
 
 class StartError(StackError):
-    """A process that did not come up: what happened, the end of its log, what to do."""
+    """A process that did not start: the event, the end of its log, and advice, a line each."""
 
     def __init__(self, name, what, log, advice):
         self.name = name
@@ -397,9 +400,7 @@ class StartError(StackError):
         if self.tail:
             text += f" The end of its log:\n\n{self.tail}\n"
         text += f"\nThe whole log: {log}"
-        if advice:
-            text += f"\n{advice}"
-        super().__init__(text)
+        super().__init__("\n".join([text, *advice]))
 
 
 def child_setup(launcher_pid, user, death_signal, nice=0):
