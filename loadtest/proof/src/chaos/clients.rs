@@ -233,7 +233,7 @@ mod tests {
         let mut known = VecDeque::new();
         let (mut submits, mut cancels, mut priorities) = (0, 0, 0);
         for no in 0..1_000 {
-            let next = next(format!("t-{no:06}"), &mut dice, &mut known);
+            let next = next(format!("t-{no:06}"), Size::default(), &mut dice, &mut known);
             match (next.asked, next.verb) {
                 (Asked::Submit(ask), Verb::Submit(submit)) => {
                     assert!(run_ms(&submit.name).is_some_and(|ms| ms >= 200));
