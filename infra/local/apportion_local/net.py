@@ -1,5 +1,6 @@
 """Free loopback ports and one-line HTTP checks."""
 
+import os
 import random
 import socket
 import time
@@ -9,6 +10,8 @@ import urllib.request
 LOOPBACK = "127.0.0.1"
 EPHEMERAL_RANGE_FILE = "/proc/sys/net/ipv4/ip_local_port_range"
 PORT_MIN = 12_000
+# Limits the ports to choose from: `first-last`. Test runs that are started at the same time get separate ones.
+PORTS = "APPORTION_PORTS"
 
 _given = set()
 
@@ -22,6 +25,14 @@ def ephemeral_first():
         return 32_768
 
 
+def port_range():
+    """The first port to choose from, and the one after the last."""
+    if text := os.environ.get(PORTS):
+        first, last = map(int, text.split("-"))
+        return first, last + 1
+    return PORT_MIN, max(ephemeral_first(), PORT_MIN + 1_000)
+
+
 def now_ms():
     return time.time_ns() // 1_000_000
 
@@ -33,13 +44,13 @@ def free_port():
     A port from that range (what binding to 0 gives) can be lost while its server is stopped: a client that keeps
     reconnecting is sooner or later given the very port it dials, connects to itself, and the server cannot bind again.
     """
-    last = max(ephemeral_first(), PORT_MIN + 1_000)
+    first, end = port_range()
     for _ in range(1_000):
-        port = random.randrange(PORT_MIN, last)
+        port = random.randrange(first, end)
         if port not in _given and is_free(port):
             _given.add(port)
             return port
-    raise RuntimeError(f"no free port between {PORT_MIN} and {last}")
+    raise RuntimeError(f"no free port from {first} to {end - 1}")
 
 
 def take(port):
