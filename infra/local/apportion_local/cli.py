@@ -512,6 +512,6 @@ Logs:    {short(state / 'log')}
 Try:
   {program} --stack {stack_file} --help
   {program} --stack {stack_file} submit --help
-  python3 infra/local/stack.py status
+  {Path(sys.executable).name} infra/local/stack.py status --state {short(state)}
   make down
 """)
