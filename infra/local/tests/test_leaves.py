@@ -284,6 +284,12 @@ def test_an_invoice_is_shown_and_explained(cell, billed):
     assert billed["allocation_id"] in cell.apportion(*hour)
     assert "full hour" in cell.reason(WRONG_USAGE, "invoice", "explain", "2026-11-03T10:30:00Z", "--tenant", "team-a")
 
+    # The exit code says whether it adds up. While a batch is sent, tables are one batch apart.
+    wait(lambda: cell.ask("invoice", "reconcile").returncode == 0, lambda: cell.refused("invoice", "reconcile"))
+    open_month = cell.row("invoice", "reconcile", month=this_month)
+    assert (open_month["state"], open_month["variance"]) == ("open", "0")
+    cell.reason(WRONG_USAGE, "invoice", "reconcile", "2026-13")
+
 
 def test_months_are_closed_one_after_the_other(cell, started):
     """The first one may be any that ended more than an hour ago."""
