@@ -29,6 +29,7 @@ from pathlib import Path
 
 from apportion_local import machine, net, paths, wheels
 from apportion_local.paths import StackError
+from apportion_local.supervisor import describe_exit
 
 TESTS = paths.CHECKOUT / "infra" / "local" / "tests"
 REPORTS = paths.CHECKOUT / "target" / "test"
@@ -205,6 +206,8 @@ class Pool:
             tests[-1].outcomes.add("failed")
         failed = sum(test.state() == "failed" for test in tests)
         state = f"FAILED {failed} of" if failed else "ok"
+        if process.returncode not in (0, 1):
+            state = f"pytest ended with {describe_exit(process.returncode)}, {state}"
         text = output.read_text(encoding="utf-8", errors="replace") if failed else ""
         print(f"{time.monotonic() - began:6.1f} s  {unit}: {state} {len(tests)}\n{text}", end="", flush=True)
 

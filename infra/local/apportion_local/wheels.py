@@ -1,5 +1,6 @@
 """Installs pinned wheels into virtual environments in .local, once for each version of their lists and of Python."""
 
+import collections
 import hashlib
 import importlib.util
 import os
@@ -12,7 +13,10 @@ from pathlib import Path
 
 from . import paths
 from .paths import StackError
+from .supervisor import describe_exit
 
+# Of pip, shown after a failure; its errors go to standard error at once.
+OUTPUT_LINES = 5
 STAMP = "apportion-stamp"
 WHEELS = ["--only-binary=:all:"]
 # Older versions of pip build with setup.py otherwise, which needs a package more.
@@ -73,22 +77,26 @@ def install(directory, lists, say):
         # The environment is new: only packages of the host could be found installed.
         arguments = ["install", "--disable-pip-version-check", "--progress-bar=off", "--no-deps", "--require-hashes",
                      "--ignore-installed", *how, "-r", str(requirements)]
-        if run_pip([*pip, *arguments], say) != 0:
-            raise StackError(f"pip could not install {requirements.relative_to(paths.CHECKOUT)}; its message is above. "
-                             "The wheels need Linux on x86_64 or aarch64 with glibc 2.28, and a package index.")
+        code, output = run_pip([*pip, *arguments], say)
+        if code != 0:
+            raise StackError(f"{''.join(output)}pip could not install {requirements.relative_to(paths.CHECKOUT)}: "
+                             f"{describe_exit(code)}; its messages are above. The wheels need Linux on x86_64 or aarch64 with "
+                             "glibc 2.28, and a package index.")
 
 
 def run_pip(command, say):
-    """Shows each package when its download begins. Errors go to standard error, as pip writes them."""
+    """Shows each package when its download begins. Returns the exit code and the last lines of the output."""
+    output = collections.deque(maxlen=OUTPUT_LINES)
     with subprocess.Popen(command, env=pip_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
                           errors="replace") as process:
         for line in process.stdout:
+            output.append(line)
             if found := DOWNLOAD.match(line):
                 name, version, size = found.groups()
                 say(f"  {name.replace('_', '-')} {version}" + (f", {size}" if size else ""))
             elif line.startswith("Installing collected packages"):
                 say("  unpacking")
-    return process.returncode
+    return process.returncode, output
 
 
 def host_pip(python):
