@@ -1,6 +1,6 @@
 //! The bytes are prost's, in both directions. The other side are the messages that prost makes of the .proto files.
 
-use proptest::prelude::*;
+use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use schemas::v1;
 use std::fmt::Debug;
 use vocab::fact::*;
@@ -15,6 +15,15 @@ fn dice() -> impl Strategy<Value = Vec<u64>> {
 /// A place in the bytes and what is to be there instead; the last part says how.
 fn damage() -> impl Strategy<Value = Vec<(usize, u8, u8)>> {
     proptest::collection::vec((any::<usize>(), any::<u8>(), 0..4u8), 0..4)
+}
+
+/// Pairs of a key of a small field and a small varint, now and then any two bytes: many of these are messages.
+fn small_fields() -> impl Strategy<Value = Vec<u8>> {
+    let wire_type = prop_oneof![4 => Just(0u8), 1 => Just(2u8)];
+    let key = (1..7u8, wire_type).prop_map(|(number, wire_type)| number << 3 | wire_type);
+    let pair = prop_oneof![9 => (key, 0..3u8), 1 => (0..50u8, 0..50u8)];
+    let pair = pair.prop_map(|(key, value)| [key, value]);
+    proptest::collection::vec(pair, 0..8).prop_map(|pairs| pairs.concat())
 }
 
 /// None: the dice have made a value that the type does not have.
@@ -122,13 +131,69 @@ proptest! {
         agree_on_any::<Event, v1::Event>(&bytes);
     }
 
-    /// Nothing but small varints: these are messages far more often.
     #[test]
-    fn few_bytes_are_read_as_prost_does(bytes in proptest::collection::vec(0..50u8, 0..40)) {
+    fn few_bytes_are_read_as_prost_does(bytes in small_fields()) {
         agree_on_any::<Topology, v1::Topology>(&bytes);
         agree_on_any::<Limits, v1::Limits>(&bytes);
         agree_on_any::<PriorityClass, v1::PriorityClass>(&bytes);
     }
+}
+
+const SAMPLES: usize = 200;
+
+/// Draws the same values in each run.
+fn samples<S: Strategy>(strategy: &S) -> Vec<S::Value> {
+    let mut runner = TestRunner::deterministic();
+    let mut sample = || {
+        let tree = strategy.new_tree(&mut runner);
+        tree.expect("the strategy rejects nothing").current()
+    };
+    (0..SAMPLES).map(|_| sample()).collect()
+}
+
+/// The properties above skip dice that make no value, and bytes that are no message.
+#[test]
+fn most_dice_make_a_value() {
+    fn check<T: Message>(dice: &[Vec<u64>], damage: &[Vec<(usize, u8, u8)>]) {
+        let name = std::any::type_name::<T>();
+        let (mut made, mut read) = (0, 0);
+        for (dice, damage) in dice.iter().zip(damage) {
+            if let Some(value) = random::<T>(dice) {
+                made += 1;
+                let bytes = damaged(value.encode_to_vec(), damage);
+                read += usize::from(T::decode(&bytes).is_ok());
+            }
+        }
+        println!("{name}: {made} of {SAMPLES} are values, {read} are read after damage");
+        assert!(made >= 20 && read >= 10, "{name}: {made} values, {read} read");
+    }
+    let (dice, damage) = (samples(&dice()), samples(&damage()));
+    check::<Operation>(&dice, &damage);
+    check::<AllocationSpec>(&dice, &damage);
+    check::<PlacementRules>(&dice, &damage);
+    check::<PriorityClass>(&dice, &damage);
+    check::<Limits>(&dice, &damage);
+    check::<Applied<QuotaSet>>(&dice, &damage);
+    check::<LimitsInForce>(&dice, &damage);
+    check::<PendingGroupExplained>(&dice, &damage);
+    check::<Topology>(&dice, &damage);
+    check::<Refusal>(&dice, &damage);
+    check::<Event>(&dice, &damage);
+}
+
+#[test]
+fn many_small_fields_are_messages() {
+    fn check<T: Message>(all: &[Vec<u8>]) {
+        let name = std::any::type_name::<T>();
+        let not_empty = all.iter().filter(|bytes| !bytes.is_empty());
+        let read = not_empty.filter(|bytes| T::decode(bytes).is_ok()).count();
+        println!("{name}: {read} of {SAMPLES} are messages with a field");
+        assert!(read >= 5, "{name}: {read} of {SAMPLES}");
+    }
+    let all = samples(&small_fields());
+    check::<Topology>(&all);
+    check::<Limits>(&all);
+    check::<PriorityClass>(&all);
 }
 
 /// The random ones show that nothing is lost; this shows that it is in its place.
