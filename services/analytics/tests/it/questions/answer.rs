@@ -56,7 +56,7 @@ impl<C: Into<Cell>> From<Option<C>> for Cell {
 /// A row of an answer.
 #[macro_export]
 macro_rules! row {
-    ($($cell:expr),* $(,)?) => { vec![$($crate::answer::Cell::from($cell)),*] };
+    ($($cell:expr),* $(,)?) => { vec![$($crate::questions::answer::Cell::from($cell)),*] };
 }
 
 /// A row for each item.

@@ -5,9 +5,9 @@ use crate::questions::{
     answer::{hours, money, percent, rows, when},
     plan::{KNOWN, PRICES, Run},
     platform::{booked, uncharged},
-    row,
     truth::{Key, Truth, group, per_unit_hour, price, rounded, units},
 };
+use crate::row;
 use std::{cmp::Reverse, collections::BTreeMap};
 use vocab::{DAY_MS, HOUR_MS};
 

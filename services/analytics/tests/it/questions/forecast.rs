@@ -4,9 +4,9 @@ use crate::questions::{
     Answer,
     answer::{hours, money, percent, rows, when},
     plan::{BEGIN, BUDGETS, KNOWN, Run, Set, TODAY},
-    row,
     truth::{Key, Line, Truth, units},
 };
+use crate::row;
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::{DAY_MS, HOUR_MS, Period};
 

@@ -4,11 +4,11 @@ use crate::questions::{
     Answer,
     answer::{Cell, hours, milli_hours, money, percent, rows, when},
     plan::{AWAY, KNOWN, NAMED, PLACES, Run},
-    row,
     truth::{
         Free, Line, Span, Truth, group, list, lost, per_unit_hour, price, quantile, rounded, units,
     },
 };
+use crate::row;
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},

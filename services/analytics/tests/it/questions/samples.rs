@@ -5,9 +5,9 @@ use crate::questions::{
     answer::{Cell, hours, rows, when},
     common::token,
     plan::{END, PLACES},
-    row,
     truth::Truth,
 };
+use crate::row;
 use analytics::store::{SampleRow, slot};
 use std::collections::BTreeMap;
 use vocab::{DAY_MS, HOUR_MS, Millis};

@@ -5,9 +5,9 @@ use crate::questions::{
     answer::{decimal, hours, milli_hours, money, ms_hours, rows, when},
     levels,
     plan::{Asked, KNOWN, REQUEST, Run, Unplaced, Wait},
-    row,
     truth::{Line, Truth, group, quantile, units},
 };
+use crate::row;
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet},

@@ -157,12 +157,6 @@ pub struct Cost {
     pub micro: i128,
 }
 
-impl Cost {
-    pub fn is_gpu(&self) -> bool {
-        self.resource.starts_with("gpu")
-    }
-}
-
 impl Run {
     pub fn place(&self) -> &'static Place {
         &PLACES[self.place]
