@@ -39,7 +39,7 @@ const AIM_RUNS_PER_S: f64 = 200.0;
 /// Percent of one core.
 const AIM_IDLE_CPU: f64 = 0.2;
 const AIM_MEMORY_MB: f64 = 20.0;
-/// Its name in the launcher.
+/// The launcher's name of the agent.
 const AGENT: &str = "node-agent";
 const CPU_MILLI: i64 = 10;
 const MEMORY_BYTES: i64 = 32 << 20;

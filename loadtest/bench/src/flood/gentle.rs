@@ -13,7 +13,7 @@ pub struct Gentle {
 
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// From the due moment of each operation to its outcome, or to the end of the client's patience.
+    /// Microseconds from the due moment of each operation to its outcome, or to the end of the patience.
     pub micros: Vec<u64>,
     /// Without an outcome.
     pub unanswered: u64,
