@@ -37,7 +37,10 @@ REPORTS = paths.CHECKOUT / "target" / "test"
 UNITS, FAILED = REPORTS / "units", REPORTS / "failed"
 FAST = "all fast tests"
 # The longest units, longest first: they start first, so that none is left alone at the end. The others follow by name.
-LONGEST = ()
+LONGEST = (
+    "test_replicas.py::Takeovers", "test_closed_months.py::ClosedMonths", "test_power_cut.py::PowerCut",
+    "test_measures.py::TestBench", "test_measures.py::TestChaos", "test_measures.py::TestBenchAnalytics",
+)
 MEMORY_PER_PROCESS = 1 << 30
 # More failures than this are not by chance: nothing is run again.
 AGAIN_MAX = 2
