@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from . import clickhouse, nats_conf, paths, postgres
-from .machine import FILE, VARIABLE, Sized, oom_kills, text_of_bytes
+from .machine import FILE, VARIABLE, Sized, oom_kills, text_of_bytes, variable_bytes
 
 # The end of each log that is read. ClickHouse starts a new file at 50 MB.
 LOG_BYTES_MAX = 8 << 20
@@ -39,7 +39,7 @@ def constant(text):
 
 def more_memory(sized):
     memory = sized.machine.memory_bytes
-    return (f"start the stack with {VARIABLE}=memory={2 * memory >> 20}MiB (it is sized for {text_of_bytes(memory)}), or use "
+    return (f"start the stack with {VARIABLE}=memory={variable_bytes(2 * memory)} (it is sized for {text_of_bytes(memory)}), or use "
             "a machine with more memory")
 
 
@@ -130,7 +130,7 @@ def killed(state, sized):
         return []
     return [f"{', '.join(names)}: killed, and the kernel reports {kills} processes killed for lack of memory since the start "
             f"(dmesg). Remedy: end other programs, start the stack with less memory "
-            f"({VARIABLE}=memory={sized.machine.memory_bytes >> 21}MiB), or use a machine with more."]
+            f"({VARIABLE}=memory={variable_bytes(sized.machine.memory_bytes // 2)}), or use a machine with more."]
 
 
 def line_of(limit, messages, sized):

@@ -100,6 +100,11 @@ def text_of_bytes(count):
     return f"{whole}.{tenth} {unit}" if tenth and whole < 100 else f"{(tenths + 5) // 10} {unit}"
 
 
+def variable_bytes(count):
+    """As the variable has it, in whole GiB if that is exact."""
+    return f"{count >> 30}GiB" if count % UNITS["GiB"] == 0 else f"{count >> 20}MiB"
+
+
 # The machine, its affinity and its cgroups. `root` is "/", or a directory that a test has made like it.
 
 

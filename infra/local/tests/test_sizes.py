@@ -176,7 +176,7 @@ LINES = [
     ("clickhouse", "2026.11.28 05:35:25.406630 [ 19751 ] {358a594b} <Error> executeQuery: Code: 241. DB::Exception: (total) memory "
      "limit exceeded: would use 1.90 GiB (attempt to allocate chunk of 0.00 B), current RSS: 1.90 GiB, maximum: 1.25 GiB. "
      "(MEMORY_LIMIT_EXCEEDED)", "max_server_memory_usage = 2.5 GiB. To raise it: start the stack with "
-     "APPORTION_MACHINE=memory=16384MiB (it is sized for 8 GiB)"),
+     "APPORTION_MACHINE=memory=16GiB (it is sized for 8 GiB)"),
     ("clickhouse", "<Error> executeQuery: Code: 241. DB::Exception: User memory limit exceeded: would use 1.90 GiB, maximum: "
      "1.67 GiB. (MEMORY_LIMIT_EXCEEDED)", "max_memory_usage_for_user of the reader = 1.7 GiB"),
     ("clickhouse", "<Error> executeQuery: Code: 241. DB::Exception: Query memory limit exceeded: would use 1.90 GiB, maximum: "
@@ -236,7 +236,7 @@ class Messages(unittest.TestCase):
             self.assertEqual(limits.reached(state), [])
             Sized(Machine(2, 8 * GIB, (), machine.oom_kills() - 1)).write(state)
             found, = limits.reached(state)
-            self.assertRegex(found, r"^clickhouse: killed, .* 1 processes .*APPORTION_MACHINE=memory=4096MiB")
+            self.assertRegex(found, r"^clickhouse: killed, .* 1 processes .*APPORTION_MACHINE=memory=4GiB")
 
     def test_a_directory_without_sizes_names_nothing(self):
         with tempfile.TemporaryDirectory(prefix="apportion-test-") as directory:
