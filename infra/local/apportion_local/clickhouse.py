@@ -242,11 +242,13 @@ def users_xml(passwords, sizes=CONTAINER):
     owner, reader = owner_limits(sizes), reader_limits(sizes)
     entries = [user_xml("default", "", "default", DEFAULT_GRANTS)]
     for user, password in passwords.items():
-        profile = f"{DATABASE}_reader" if user == "reader" else f"{DATABASE}_owner"
-        entries.append(user_xml(user, password, profile, USER_GRANTS[user]))
+        profile = user if user in ("reader", "test") else "owner"
+        entries.append(user_xml(user, password, f"{DATABASE}_{profile}", USER_GRANTS[user]))
     profiles = [
         profile_xml("default", {**defaults, **LIBRARY_LIMITS}, LIBRARY_LIMITS),
         profile_xml(f"{DATABASE}_owner", {**defaults, **owner, **LIBRARY_LIMITS}, {**owner, **LIBRARY_LIMITS}),
+        # A test asks for less than the owner may have, such as the containers' limits.
+        profile_xml(f"{DATABASE}_test", {**defaults, **owner, **LIBRARY_LIMITS}, LIBRARY_LIMITS),
         profile_xml(f"{DATABASE}_reader", {**defaults, **reader, **LIBRARY_LIMITS}, {**reader, **LIBRARY_LIMITS}),
     ]
     return f"""<clickhouse>
