@@ -164,8 +164,10 @@ fn most_dice_make_a_value() {
                 read += usize::from(T::decode(&bytes).is_ok());
             }
         }
-        println!("{name}: {made} of {SAMPLES} are values, {read} are read after damage");
-        assert!(made >= 20 && read >= 10, "{name}: {made} values, {read} read");
+        assert!(
+            made >= 20 && read >= 10,
+            "{name}: {made} values, {read} read"
+        );
     }
     let (dice, damage) = (samples(&dice()), samples(&damage()));
     check::<Operation>(&dice, &damage);
@@ -187,7 +189,6 @@ fn many_small_fields_are_messages() {
         let name = std::any::type_name::<T>();
         let not_empty = all.iter().filter(|bytes| !bytes.is_empty());
         let read = not_empty.filter(|bytes| T::decode(bytes).is_ok()).count();
-        println!("{name}: {read} of {SAMPLES} are messages with a field");
         assert!(read >= 5, "{name}: {read} of {SAMPLES}");
     }
     let all = samples(&small_fields());
