@@ -115,7 +115,8 @@ impl Service for AnalyticsService {
             .on(query::BillQueries(desk), &mark);
         let resumed = ResumedThrough::default();
         let told = resumed.clone();
-        let sink = ClickHouseSink::new(store.clone(), rows, move |through| {
+        let currency = ctx.settings.currency.as_str();
+        let sink = ClickHouseSink::new(store.clone(), currency, rows, move |through| {
             told.store(through.0, Ordering::Relaxed);
         })
         .on_drift(config.on_drift);

@@ -40,6 +40,14 @@ fn statements(file: &str) -> impl Iterator<Item = &str> {
     })
 }
 
+/// The statement that makes a table of the service. It names each in its first line.
+pub(super) fn create_table(name: &str) -> &'static str {
+    let head = format!("CREATE TABLE IF NOT EXISTS {name} (");
+    statements(TABLES_SQL)
+        .find_map(|statement| statement.find(&head).map(|at| &statement[at..]))
+        .expect("the file has every table: a test compares")
+}
+
 /// One of the views by hand.
 #[derive(Debug, PartialEq, Eq)]
 struct View<'s> {

@@ -16,7 +16,8 @@
 
 use super::{
     Store, StoreError,
-    rows::{Rows, of_ledger},
+    rows::{RangeRow, Rows, of_ledger},
+    schema::create_table,
 };
 use crate::{
     domain::{Change, Usage},
@@ -26,7 +27,7 @@ use chassis::warm::OnDrift;
 use clickhouse::{Row, RowOwned, RowWrite};
 use ledger::{Batch, LedgerId, Projection, Resume, Sink, SinkError};
 use serde::{Deserialize, Serialize};
-use vocab::Lsn;
+use vocab::{Lsn, Millis};
 
 const BEGUN: &str = "begun";
 const APPLIED: &str = "applied";
@@ -140,11 +141,19 @@ impl Store {
     }
 
     /// Empties all tables of the ledger, so that they are built anew from it: the ranges behind the others, and what is broken
-    /// goes last, so that a kill in between leaves the reason to empty them.
+    /// goes last, so that a kill in between leaves the reason to empty them. The ranges are replaced: an emptied table keeps
+    /// the tokens of parts that a power cut has taken, and the token of step 1 is the same again.
     pub async fn wipe(&self) -> Result<(), StoreError> {
         for table in of_ledger().rev() {
-            self.execute(&format!("TRUNCATE TABLE {}", table.name))
-                .await?;
+            let empty = match table.name == <RangeRow as table::clickhouse::Row>::TABLE.name {
+                true => create_table(table.name).replacen(
+                    "CREATE TABLE IF NOT EXISTS",
+                    "CREATE OR REPLACE TABLE",
+                    1,
+                ),
+                false => format!("TRUNCATE TABLE {}", table.name),
+            };
+            self.execute(&empty).await?;
         }
         for BrokenPart { table, name } in self.broken_parts().await? {
             self.execute(&format!(
@@ -296,6 +305,8 @@ pub struct ClickHouseSink {
     /// The end of a range that was found begun.
     begun: Option<Lsn>,
     on_drift: OnDrift,
+    /// Code of ISO 4217, of all amounts.
+    currency: String,
     metrics: TableRows,
     on_resume: Box<dyn Fn(Lsn) + Send + Sync>,
 }
@@ -304,6 +315,7 @@ impl ClickHouseSink {
     /// `on_resume` hears from where the rows go on.
     pub fn new(
         store: Store,
+        currency: &str,
         metrics: TableRows,
         on_resume: impl Fn(Lsn) + Send + Sync + 'static,
     ) -> Self {
@@ -313,6 +325,7 @@ impl ClickHouseSink {
             compared: false,
             begun: None,
             on_drift: OnDrift::default(),
+            currency: currency.to_owned(),
             metrics,
             on_resume: Box::new(on_resume),
         }
@@ -369,6 +382,11 @@ impl Sink for ClickHouseSink {
     }
 
     async fn apply(&mut self, batch: &Batch<Change>) -> Result<(), SinkError> {
+        if batch.after == Lsn(0) {
+            // Before any row, so that no export of a month lacks the currency. `Calm` repeats it with the time.
+            let said = self.store.says(Millis(0), &self.currency).await;
+            said.map_err(|error| self.failed(error))?;
+        }
         let rows = match self.begun == Some(batch.to) {
             true => self.store.apply_again(batch).await,
             false => self.store.apply(batch).await,

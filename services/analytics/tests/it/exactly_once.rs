@@ -309,13 +309,16 @@ async fn lost_rows_of_which_the_server_knows_the_tokens_come_again() -> Outcome 
     let ranges = |rows: &'static str| ("ledger_ranges", rows);
     let data = [("allocation_intervals", behind), ("node_transfers", behind)];
     let all = [data[0], data[1], ("usage_hourly", "1"), ranges(last)];
-    let cases: [&[(&str, &str)]; 5] = [
+    let cases: [&[(&str, &str)]; 7] = [
         &data[..1],
         // As if the batch had never been.
         &all,
         &[ranges(last)],
         &[("ledger_ranges", &applied)],
         &[data[0], ("ledger_ranges", &applied)],
+        // The record of the first batch as well, whose token begins every refill.
+        &[ranges("1")],
+        &[data[0], data[1], ("usage_hourly", "1"), ranges("1")],
     ];
     for lost in cases {
         let (database, store) = Database::store().await?;
@@ -339,7 +342,7 @@ async fn lost_rows_of_which_the_server_knows_the_tokens_come_again() -> Outcome 
         for (table, rows) in lost {
             lose(&database, table, rows).await?;
         }
-        let mut sink = ClickHouseSink::new(store.clone(), Default::default(), |_| {});
+        let mut sink = ClickHouseSink::new(store.clone(), "EUR", Default::default(), |_| {});
         let mut tries = 0;
         loop {
             let resume = sink.resume(LEDGER).await?;

@@ -88,7 +88,7 @@ async fn life(
     bus: &MemoryBus,
     store: &Store,
 ) -> Result<std::convert::Infallible, ledger::ProjectorError> {
-    let sink = ClickHouseSink::new(store.clone(), Default::default(), |_| {});
+    let sink = ClickHouseSink::new(store.clone(), "EUR", Default::default(), |_| {});
     let projector: Projector<Usage, _, _, _> =
         Projector::new(bus.clone(), Clock::real(), sink, Box::new(NoObserver));
     projector.run().await

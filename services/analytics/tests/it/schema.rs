@@ -339,7 +339,7 @@ async fn drift_may_be_refused() -> Outcome {
     database
         .execute("ALTER TABLE rates ADD COLUMN more String")
         .await?;
-    let sink = || ClickHouseSink::new(store.clone(), Default::default(), |_| {});
+    let sink = || ClickHouseSink::new(store.clone(), "EUR", Default::default(), |_| {});
     assert!(sink().resume(LEDGER).await.is_ok());
     let refused = "the tables have drifted:\n  rates.more: column extra";
     let refused = Err(SinkError::Refused(refused.to_owned()));
@@ -351,12 +351,13 @@ async fn drift_may_be_refused() -> Outcome {
 #[tokio::test]
 async fn a_dropped_table_is_made_anew_by_whom_it_stops() -> Outcome {
     let (database, store) = Database::store().await?;
-    let mut sink = ClickHouseSink::new(store.clone(), Default::default(), |_| {});
+    let mut sink = ClickHouseSink::new(store.clone(), "EUR", Default::default(), |_| {});
     let mut journal = Journal::default();
     journal.node(0, "n1", None);
     let batch = journal.batch();
     sink.resume(LEDGER).await?;
     sink.apply(&batch).await?;
+    assert_eq!(store.currency().await?, "EUR");
     journal.start(1, "t1", "n1", (1, 1, 0), 1);
     database.execute("DROP TABLE node_transfers").await?;
     let lost = sink.apply(&journal.batch()).await;
@@ -364,6 +365,18 @@ async fn a_dropped_table_is_made_anew_by_whom_it_stops() -> Outcome {
     assert_eq!(sink.resume(LEDGER).await?.through, vocab::Lsn(0));
     sink.apply(&crate::common::again(&batch)).await?;
     assert_eq!(store.through().await?, batch.to);
+
+    // All files lost.
+    let tables = ["cells", "ledger_ranges", "node_capacities"];
+    for table in tables {
+        database.execute(&format!("DROP TABLE {table}")).await?;
+    }
+    let lost = sink.apply(&journal.batch()).await;
+    assert_eq!(lost, Err(SinkError::Moved));
+    assert_eq!(sink.resume(LEDGER).await?.through, vocab::Lsn(0));
+    assert_eq!(store.currency().await?, "");
+    sink.apply(&crate::common::again(&batch)).await?;
+    assert_eq!(store.currency().await?, "EUR");
     database.drop().await
 }
 
@@ -371,7 +384,7 @@ async fn a_dropped_table_is_made_anew_by_whom_it_stops() -> Outcome {
 async fn what_was_lost_while_the_server_was_away_is_noticed_and_what_is_being_sent_is_left_alone()
 -> Outcome {
     let (database, store) = Database::store().await?;
-    let mut sink = ClickHouseSink::new(store.clone(), Default::default(), |_| {});
+    let mut sink = ClickHouseSink::new(store.clone(), "EUR", Default::default(), |_| {});
     let mut journal = Journal::default();
     journal.rate("cpu", 1, 0, 1);
     journal.rate("memory", 1, 0, 1);
