@@ -30,6 +30,7 @@ from pathlib import Path
 from apportion_local import machine, net, paths, wheels
 from apportion_local.paths import StackError
 from apportion_local.supervisor import describe_exit
+from tests import recording
 
 TESTS = paths.CHECKOUT / "infra" / "local" / "tests"
 REPORTS = paths.CHECKOUT / "target" / "test"
@@ -107,6 +108,10 @@ def run(options):
     shutil.rmtree(UNITS, ignore_errors=True)
     shutil.rmtree(FAILED, ignore_errors=True)
     UNITS.mkdir(parents=True)
+    # Wrappers note which commands the tests run.
+    programs = Path(os.environ.get("APPORTION_TEST_PROGRAMS") or paths.bin_dir("debug"))
+    record = UNITS / "record"
+    os.environ["APPORTION_TEST_PROGRAMS"] = str(recording.make_wrapper(programs, UNITS / "programs", record).resolve())
     tests = collect(options)
     if any(test.name.startswith("test_focus.py::Validator") for test in tests):
         wheels.setup_focus()
@@ -118,7 +123,11 @@ def run(options):
     with Pool(processes) as pool:
         pool.run([units[name] for name in ordered(units)])
         flaky = run_again(pool, tests)
-    return report(tests, flaky, time.monotonic() - began)
+    code = report(tests, flaky, time.monotonic() - began)
+    if options.k or options.m or options.tests:
+        return code
+    # Only all tests together run all commands.
+    return 0 if recording.check(record, [programs / "apportion"]) and code == 0 else 1
 
 
 def collect(options):

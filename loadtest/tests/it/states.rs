@@ -19,6 +19,8 @@ use vocab::{EventKind, Kinds, Lsn, fact::Inputs};
 
 const LEDGER: LedgerId = LedgerId(1);
 const SUFFIX: &str = "snapshot";
+/// States of which a version before the current one is kept. It never falls: files are added, never removed.
+const UPGRADED_MIN: usize = 6;
 
 fn golden() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../schemas/golden")
@@ -70,15 +72,15 @@ fn write_ledger() {
     fs::remove_file(dir.join("lock")).expect("nobody else writes");
 }
 
-/// Whether the state, taken at the end of `chain`, is the one that stands in its version's file, and what stands in the file of
-/// the version before is upgraded to it.
+/// Checks that the state, taken at the end of `chain`, is the one in the file of its version, and that the one in the file of
+/// the version before is upgraded to it. Returns whether there is a version before.
 fn check<S: Serialize + DeserializeOwned>(
     name: &str,
     version: u32,
     upgrade: Upgrade<S>,
     state: &S,
     chain: Chain,
-) -> Result<(), String> {
+) -> Result<bool, String> {
     let states = golden().join("states");
     let file = |version: u32| states.join(format!("{name}.{version}.{SUFFIX}"));
     let bytes = Snapshot::of(version, chain, state).to_bytes(LEDGER);
@@ -96,12 +98,12 @@ fn check<S: Serialize + DeserializeOwned>(
         Err(error) => return Err(format!("{name}: {error}: run this with APPORTION_WRITE=1")),
     }
     let Ok(before) = fs::read(file(version - 1)) else {
-        return Ok(());
+        return Ok(false);
     };
     let before = Snapshot::from_bytes(&before, LEDGER).ok_or("a damaged file")?;
     let upgraded = before.upgraded(version, upgrade);
     match upgraded.as_ref().map(state_digest) == Some(state_digest(state)) {
-        true => Ok(()),
+        true => Ok(true),
         false => Err(format!(
             "{name}: the state of version {} is not upgraded to the one that a fold gives",
             version - 1
@@ -109,7 +111,7 @@ fn check<S: Serialize + DeserializeOwned>(
     }
 }
 
-fn decider<D: Decider>(records: &[Record]) -> Result<(), String> {
+fn decider<D: Decider>(records: &[Record]) -> Result<bool, String> {
     let mut replica = Replica::<D>::default();
     for record in records {
         let received = replica.receive(record);
@@ -121,7 +123,7 @@ fn decider<D: Decider>(records: &[Record]) -> Result<(), String> {
     check(name, version, D::upgrade, replica.state(), snapshot.chain)
 }
 
-fn projection<P: Projection>(records: &[Record]) -> Result<(), String> {
+fn projection<P: Projection>(records: &[Record]) -> Result<bool, String> {
     let (mut state, mut chain) = (P::default(), Chain::default());
     let mut changes = Vec::new();
     for record in records {
@@ -155,6 +157,12 @@ fn a_state_of_the_version_before_is_upgraded_to_what_a_fold_gives() {
         projection::<node_heartbeat::project::WarmProjection>(&records),
         projection::<Usage>(&records),
     ];
+    let upgraded = found.iter().filter(|it| **it == Ok(true)).count();
     let wrong: Vec<String> = found.into_iter().filter_map(Result::err).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(
+        upgraded >= UPGRADED_MIN,
+        "{upgraded} states were upgraded, at least {UPGRADED_MIN} must be: schemas/golden/states lacks files of versions \
+         before"
+    );
 }

@@ -75,14 +75,16 @@ fn check(
     forbidden: &[&str],
     why: &str,
 ) {
-    let mut found = Vec::new();
+    let (mut read, mut found) = (0, Vec::new());
     for (path, text) in files.iter().filter(|(path, _)| applies(path)) {
+        read += 1;
         for (number, line) in code(text) {
             if let Some(word) = forbidden.iter().find(|word| holds(line, word)) {
                 found.push(format!("{path}:{number}: `{word}`"));
             }
         }
     }
+    assert!(read > 0, "the rule applies to no file: {why}");
     assert!(found.is_empty(), "{why}\n{}", found.join("\n"));
 }
 

@@ -1,6 +1,6 @@
 //! A node's agent under the test's hand: it says what the test tells it to, and nothing else.
 
-use crate::e2e::suite::{GIB, Suite, eventually};
+use crate::e2e::suite::{DEADLINE, GIB, Suite, eventually};
 use async_nats::{Client, Subscriber, jetstream};
 use chassis::{Clock, Stamp};
 use futures::StreamExt;
@@ -205,7 +205,7 @@ impl Agent {
                 }
             }
         };
-        let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+        let waited = tokio::time::timeout(DEADLINE, waiting).await;
         waited.unwrap_or_else(|_| panic!("no assignment of {allocation}"))
     }
 
@@ -219,14 +219,14 @@ impl Agent {
                 }
             }
         };
-        let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+        let waited = tokio::time::timeout(DEADLINE, waiting).await;
         waited.expect("a refused node is told so")
     }
 
     /// Waits until it is told that its life is over.
     pub async fn is_told_to_register(&mut self) {
         let waiting = async { while !self.pushed().await.register_again {} };
-        let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
+        let waited = tokio::time::timeout(DEADLINE, waiting).await;
         waited.expect("a lost node is told so");
     }
 

@@ -110,9 +110,10 @@ async fn a_tenant_reads_its_use_and_its_bill_and_nobody_elses() -> Outcome {
     for line in &all.lines {
         *totals.entry(line.resource.clone()).or_default() += line.amount_micro;
     }
-    for line in tenant.usage(&UsageQuery::default()).await?.lines {
-        assert_eq!(totals[&line.resource], line.amount_micro, "{line:?}");
-    }
+    let whole = tenant.usage(&UsageQuery::default()).await?.lines;
+    assert_eq!(whole.len(), totals.len(), "{whole:?}");
+    let whole = whole.into_iter().map(|it| (it.resource, it.amount_micro));
+    assert_eq!(whole.collect::<BTreeMap<_, _>>(), totals);
     let ml = UsageQuery {
         team: "ml".to_owned(),
         resource: "cpu".to_owned(),

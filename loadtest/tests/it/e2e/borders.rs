@@ -3,7 +3,7 @@
 
 use crate::e2e::{
     raw::Wire,
-    suite::{Outcome, Suite, id, small},
+    suite::{DEADLINE, Outcome, Suite, id, small},
 };
 use async_nats::{Client, Event as NatsEvent, Subscriber};
 use client::Operation;
@@ -55,7 +55,7 @@ impl Intruder {
                 }
             }
         };
-        let waited = tokio::time::timeout(std::time::Duration::from_secs(30), waiting).await;
+        let waited = tokio::time::timeout(DEADLINE, waiting).await;
         let text = waited.unwrap_or_else(|_| panic!("{what} {subject} is not denied"));
         assert!(
             text.contains(what) && text.contains(&subject.to_lowercase()),

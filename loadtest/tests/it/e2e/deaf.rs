@@ -101,9 +101,15 @@ async fn nodes_are_heard_while_another_sends_unreadable_heartbeats() -> Outcome 
 }
 
 async fn never_disconnected(suite: &Suite, names: &[&str]) {
-    const LABELS: &str = "connection=\"hearing\",event=\"disconnected\"";
+    const CONNECTED: &str = "connection=\"hearing\",event=\"connected\"";
+    const DISCONNECTED: &str = "connection=\"hearing\",event=\"disconnected\"";
+    let mut found = 0;
     for service in suite.services().filter(|s| names.contains(&s.name)) {
-        let times = service.sample("nats_events_total", LABELS).await;
+        let times = service.sample("nats_events_total", CONNECTED).await;
+        assert!(times >= Some(1), "{}: {times:?}", service.name);
+        let times = service.sample("nats_events_total", DISCONNECTED).await;
         assert_eq!(times, None, "{}", service.name);
+        found += 1;
     }
+    assert_eq!(found, names.len(), "{names:?}");
 }

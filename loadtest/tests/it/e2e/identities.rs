@@ -268,14 +268,16 @@ async fn what_is_set_says_which_operator_set_it() -> Outcome {
         };
         changed(servers, add).await?;
     }
-    let connect = async |name: &str| {
+    let options = |name: &str| {
         let creds = servers.creds(&format!("operator:{name}"));
-        let options = ConnectOptions::operator(&servers.nats.url, suite.subjects.cell());
-        let options = options.creds(creds).patience(Duration::from_secs(2));
-        client::Client::connect(options).await
+        ConnectOptions::operator(&servers.nats.url, suite.subjects.cell()).creds(creds)
     };
-    let (common, by_bob) = (suite.operator().await, connect(&bob).await?);
-    let by_alice = connect(&alice).await?;
+    let common = suite.operator().await;
+    let by_bob = client::Client::connect(options(&bob)).await?;
+    let by_alice = client::Client::connect(options(&alice)).await?;
+    // For the request that gets no answer.
+    let impatient = options(&alice).patience(Duration::from_secs(2));
+    let impatient = client::Client::connect(impatient).await?;
     let quota = |resource: &str, limit| SetQuota {
         tenant: "tenant-a".to_owned(),
         resource: resource.to_owned(),
@@ -350,7 +352,7 @@ async fn what_is_set_says_which_operator_set_it() -> Outcome {
     let answer = system.request(CLAIMS_DELETE, deletion.into()).await?;
     let said = String::from_utf8_lossy(&answer.payload).into_owned();
     assert!(said.contains("\"code\":200"), "{said}");
-    let late = by_alice.set_quota(quota("cpu", 1), id()).await;
+    let late = impatient.set_quota(quota("cpu", 1), id()).await;
     assert!(matches!(late, Err(Failed::NoOutcome(_))), "{late:?}");
     by_bob.set_quota(quota("cpu", 2_000), id()).await?;
     let held = |event: &Event| match event {

@@ -1,6 +1,6 @@
 //! One request, one trace: from the client through every service to the bill.
 
-use crate::e2e::suite::{Outcome, Setup, Suite, eventually, small};
+use crate::e2e::suite::{DEADLINE, Outcome, Setup, Suite, eventually, small};
 use chassis::{Journey, Metrics, SpanKind, Stamp, TelemetryConfig};
 use client::Operation;
 use replay::otlp::{Collector, Span};
@@ -8,7 +8,6 @@ use schemas::v1::{outcome::Result as Decided, request::Verb};
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::SocketAddr,
-    time::Duration,
 };
 
 /// Every durable event of a run that ended by itself, as a span of the service that decided it, and what no event says.
@@ -95,7 +94,7 @@ async fn one_request_is_one_trace() -> Outcome {
     tenant.call(&operation).await?;
     agent.run(&submitted.allocation_id, 5).await;
 
-    journey.close(Duration::from_secs(10)).await;
+    journey.close(DEADLINE).await;
     let spans = eventually("the whole trace", || async {
         let spans = collector.spans.trace(position.trace_id());
         (spans.len() > EXPECTED.len()).then_some(spans)

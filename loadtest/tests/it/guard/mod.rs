@@ -27,8 +27,8 @@ fn a_task_costs_what_is_written_down() {
     let differences = found.differences(&expected);
     assert!(
         differences.is_empty(),
-        "what a task costs is not what tests/it/guard/expected.txt says:\n{}\n`{WRITE}=1 cargo test -p loadtest --test \
-         guard` writes it anew",
+        "what a task costs is not what tests/it/guard/expected.txt says:\n{}\n`{WRITE}=1 cargo test -p loadtest --test it \
+         guard` writes it",
         differences.join("\n")
     );
 }

@@ -108,7 +108,10 @@ fn no_other_subject_is_spelt() {
     let known = subjects::markers();
     let document = page::render(&Contract::load(), INTRODUCTION);
     let prefix = "apportion.v1.<cell>.";
-    for subject in document.split('`').filter(|code| code.starts_with(prefix)) {
+    let spelt = document.split('`').filter(|code| code.starts_with(prefix));
+    let spelt: Vec<&str> = spelt.collect();
+    assert!(!spelt.is_empty(), "the document spells no subject");
+    for subject in spelt {
         let quoted = format!("`{subject}`");
         let known = known.iter().any(|(_, text)| *text == quoted);
         assert!(
@@ -138,8 +141,11 @@ fn links_lead_to_headings() {
             "{heading} stands there twice"
         );
     }
+    let mut links = 0;
     for link in document.split("](#").skip(1) {
         let to = link.split(')').next().unwrap_or_default();
         assert!(anchors.contains(to), "there is no heading {to}");
+        links += 1;
     }
+    assert!(links > 100, "the document has {links} links to headings");
 }

@@ -345,7 +345,7 @@ mod tests {
         Amounts, Each, Owner, Payer, Site, Sums,
         change::{Change, FirstAttempts, Moved},
     };
-    use proptest::prelude::*;
+    use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
     use vocab::HOUR_MS;
 
     const ROWS_MAX: usize = 12;
@@ -583,70 +583,107 @@ mod tests {
         ]
     }
 
+    /// Checks that what is kept is what the tables hold. Returns how many questions about rows and about runs were answered.
+    fn follow(steps: Vec<Step>, from_the_beginning: bool) -> Result<[u32; 2], TestCaseError> {
+        let mut kept = Kept::new(ROWS_MAX);
+        let mut running_now = Vec::new();
+        let mut answered = [0; 2];
+        // As they were after each batch; the position is the place among them.
+        let mut past = vec![Tables::default()];
+        if from_the_beginning {
+            kept.resumed(Lsn(0));
+        }
+        let month = |no: u8| Month(202_610 + u32::from(no));
+        for step in steps {
+            let at = Lsn(past.len() as u64 - 1);
+            match step {
+                Step::Batch(said) => {
+                    let mut tables = past[past.len() - 1].clone();
+                    let changes = batch(&said, &mut running_now, &mut tables);
+                    past.push(tables);
+                    kept.applied((at, Lsn(at.0 + 1)), &changes);
+                }
+                Step::Ask(tenant, from) => {
+                    let (tenant, from) = (token('t', tenant), month(from));
+                    let of_bills = |row: &UseRow| match row {
+                        UseRow::Hour(hour) => hour.period >= from,
+                        UseRow::Run(_) => true,
+                    };
+                    let found = kept.of(&tenant, from);
+                    let found = found.map(|(_, rows)| rows.filter(of_bills).collect::<Vec<_>>());
+                    let expected = rows(&past[past.len() - 1], &tenant, from);
+                    answered[0] += u32::from(found.as_ref().is_some_and(|rows| !rows.is_empty()));
+                    prop_assert!(found.is_none_or(|found| found == expected));
+                    let runs = expected.into_iter().filter_map(|row| match row {
+                        UseRow::Run(run) if run.allocation == AllocationNo(1) => Some(run),
+                        UseRow::Run(_) | UseRow::Hour(_) => None,
+                    });
+                    let found = kept.runs_of(&tenant, AllocationNo(1));
+                    answered[1] += u32::from(found.is_some());
+                    prop_assert!(
+                        found.is_none_or(|found| found.under_way == runs.collect::<Vec<_>>())
+                    );
+                }
+                Step::Keep(tenant, from, ago) => {
+                    let at = past.len().saturating_sub(1 + ago);
+                    let (tenant, from) = (token('t', tenant), month(from));
+                    let all = rows(&past[at], &tenant, from);
+                    let small = all.len() <= kept.rows_max_of_one();
+                    kept.keep(&tenant, (from, Lsn(at as u64)), all);
+                    let is_there = kept.of(&tenant, from).is_some();
+                    let known = kept.at == Some(Lsn(past.len() as u64 - 1));
+                    prop_assert!(is_there || !known || ago > 0 || !small);
+                }
+                Step::Resume(missed) => {
+                    if missed {
+                        let mut tables = past[past.len() - 1].clone();
+                        batch(
+                            &[
+                                Said::Over(0),
+                                Said::Runs {
+                                    tenant: 0,
+                                    job_set: 0,
+                                    at: 0,
+                                },
+                            ],
+                            &mut running_now,
+                            &mut tables,
+                        );
+                        past.push(tables);
+                    }
+                    kept.resumed(Lsn(past.len() as u64 - 1));
+                }
+            }
+            let rows: usize = kept.tenants.values().map(OfTenant::len).sum();
+            prop_assert_eq!(kept.rows, rows);
+            prop_assert!(rows <= ROWS_MAX, "{}", rows);
+        }
+        Ok(answered)
+    }
+
     proptest! {
         #[test]
         fn what_is_kept_is_what_the_tables_hold(
             steps in prop::collection::vec(any_step(), 0..40),
             from_the_beginning: bool,
         ) {
-            let mut kept = Kept::new(ROWS_MAX);
-            let mut running_now = Vec::new();
-            // As they were after each batch; the position is the place among them.
-            let mut past = vec![Tables::default()];
-            if from_the_beginning {
-                kept.resumed(Lsn(0));
-            }
-            let month = |no: u8| Month(202_610 + u32::from(no));
-            for step in steps {
-                let at = Lsn(past.len() as u64 - 1);
-                match step {
-                    Step::Batch(said) => {
-                        let mut tables = past[past.len() - 1].clone();
-                        let changes = batch(&said, &mut running_now, &mut tables);
-                        past.push(tables);
-                        kept.applied((at, Lsn(at.0 + 1)), &changes);
-                    }
-                    Step::Ask(tenant, from) => {
-                        let (tenant, from) = (token('t', tenant), month(from));
-                        let of_bills = |row: &UseRow| match row {
-                            UseRow::Hour(hour) => hour.period >= from,
-                            UseRow::Run(_) => true,
-                        };
-                        let found = kept.of(&tenant, from);
-                        let found = found.map(|(_, rows)| rows.filter(of_bills).collect::<Vec<_>>());
-                        let expected = rows(&past[past.len() - 1], &tenant, from);
-                        prop_assert!(found.is_none_or(|found| found == expected));
-                        let runs = expected.into_iter().filter_map(|row| match row {
-                            UseRow::Run(run) if run.allocation == AllocationNo(1) => Some(run),
-                            UseRow::Run(_) | UseRow::Hour(_) => None,
-                        });
-                        let found = kept.runs_of(&tenant, AllocationNo(1));
-                        prop_assert!(found.is_none_or(|found| found.under_way == runs.collect::<Vec<_>>()));
-                    }
-                    Step::Keep(tenant, from, ago) => {
-                        let at = past.len().saturating_sub(1 + ago);
-                        let (tenant, from) = (token('t', tenant), month(from));
-                        let all = rows(&past[at], &tenant, from);
-                        let small = all.len() <= kept.rows_max_of_one();
-                        kept.keep(&tenant, (from, Lsn(at as u64)), all);
-                        let is_there = kept.of(&tenant, from).is_some();
-                        let known = kept.at == Some(Lsn(past.len() as u64 - 1));
-                        prop_assert!(is_there || !known || ago > 0 || !small);
-                    }
-                    Step::Resume(missed) => {
-                        if missed {
-                            let mut tables = past[past.len() - 1].clone();
-                            batch(&[Said::Over(0), Said::Runs { tenant: 0, job_set: 0, at: 0 }], &mut running_now, &mut tables);
-                            past.push(tables);
-                        }
-                        kept.resumed(Lsn(past.len() as u64 - 1));
-                    }
-                }
-                let rows: usize = kept.tenants.values().map(OfTenant::len).sum();
-                prop_assert_eq!(kept.rows, rows);
-                prop_assert!(rows <= ROWS_MAX, "{}", rows);
-            }
+            follow(steps, from_the_beginning)?;
         }
+    }
+
+    /// The property above holds, too, if nothing is ever kept.
+    #[test]
+    fn many_questions_are_answered_from_what_is_kept() {
+        let strategy = (prop::collection::vec(any_step(), 0..40), any::<bool>());
+        let mut runner = TestRunner::deterministic();
+        let mut sums = [0; 2];
+        for _ in 0..200 {
+            let tree = strategy.new_tree(&mut runner);
+            let (steps, from_the_beginning) = tree.expect("the strategy rejects nothing").current();
+            let answered = follow(steps, from_the_beginning).unwrap();
+            (sums[0], sums[1]) = (sums[0] + answered[0], sums[1] + answered[1]);
+        }
+        assert!(sums[0] >= 50 && sums[1] >= 20, "{sums:?}");
     }
 
     #[test]

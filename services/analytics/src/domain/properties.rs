@@ -2,7 +2,7 @@
 
 use super::{Account, Amounts, Change, Fact, Interval, KEPT, Sums, Transfer, Usage, in_one_row};
 use ledger::{Projection, Snapshot, state_digest};
-use proptest::prelude::*;
+use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStarted,
@@ -741,26 +741,54 @@ fn check_first_attempts(world: &World, mut restored: Usage) -> Result<(), TestCa
     Ok(())
 }
 
+/// Steps of a history, and after how many events a batch ends.
+fn history() -> impl Strategy<Value = (Vec<(u8, u64, i64)>, u64)> {
+    let step = (0u8..13, any::<u64>(), 0i64..2 * HOUR_MS);
+    (prop::collection::vec(step, 20..400), 1u64..200)
+}
+
+fn world(steps: Vec<(u8, u64, i64)>, length: u64) -> World {
+    // Some hours before the end of a month.
+    let begin = Month::FIRST.end().0 - 20 * HOUR_MS;
+    let mut world = World {
+        length,
+        scheduler_now: begin,
+        nodes_now: begin,
+        ..World::default()
+    };
+    for step in steps {
+        world.step(step);
+    }
+    world.end_batch();
+    world
+}
+
+/// The property below holds, too, if nothing ever runs and no month is ever closed.
+#[test]
+fn many_worlds_have_runs_and_some_close_a_month() {
+    const SAMPLES: usize = 100;
+    let strategy = history();
+    let mut runner = TestRunner::deterministic();
+    let (mut runs, mut closed) = (0, 0);
+    for _ in 0..SAMPLES {
+        let tree = strategy.new_tree(&mut runner);
+        let (steps, length) = tree.expect("the strategy rejects nothing").current();
+        let world = world(steps, length);
+        runs += usize::from(!expected_hours(&world).is_empty());
+        closed += usize::from(world.closed.is_some());
+    }
+    assert!(
+        runs >= 50 && closed >= 5,
+        "{runs} have runs, {closed} have closed months"
+    );
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn everything_adds_up(
-        steps in prop::collection::vec((0u8..13, any::<u64>(), 0i64..2 * HOUR_MS), 20..400),
-        length in 1u64..200,
-    ) {
-        // Some hours before the end of a month.
-        let begin = Month::FIRST.end().0 - 20 * HOUR_MS;
-        let mut world = World {
-            length,
-            scheduler_now: begin,
-            nodes_now: begin,
-            ..World::default()
-        };
-        for step in steps {
-            world.step(step);
-        }
-        world.end_batch();
+    fn everything_adds_up((steps, length) in history()) {
+        let world = world(steps, length);
         check_books(&world)?;
         check_bill(&world)?;
         prop_assert_eq!(integrals(&world), expected_integrals(&world));

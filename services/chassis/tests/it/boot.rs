@@ -149,14 +149,11 @@ async fn databases_may_be_away_at_the_start() {
         .expect("a client needs no server");
 
     let without = start(config("")).await;
-    for refusal in [
-        without.context.postgres().err(),
-        without.context.clickhouse().err(),
+    for (table, refusal) in [
+        ("postgres", without.context.postgres().err()),
+        ("clickhouse", without.context.clickhouse().err()),
     ] {
         let text = refusal.expect("the table is missing").to_string();
-        assert!(
-            text.contains("clickhouse]`") || text.contains("postgres]`"),
-            "{text}"
-        );
+        assert!(text.contains(&format!("{table}]`")), "{text}");
     }
 }

@@ -10,6 +10,8 @@ use proptest::{
     option,
     prelude::*,
     sample::{select, subsequence},
+    strategy::ValueTree,
+    test_runner::TestRunner,
 };
 use schemas::v1::{self, SettingView, setting_view::Change};
 use serde_json::Value;
@@ -548,6 +550,23 @@ proptest! {
             prop_assert_eq!(found, Some(change));
         }
     }
+}
+
+/// The properties above skip files that cannot be applied.
+#[test]
+fn most_files_can_be_applied() {
+    const SAMPLES: usize = 200;
+    let strategy = (vec(change(), 0..20), vec(change(), 0..20));
+    let mut runner = TestRunner::deterministic();
+    let mut applied = 0;
+    for _ in 0..SAMPLES {
+        let tree = strategy.new_tree(&mut runner);
+        let (before, wanted) = tree.expect("the strategy rejects nothing").current();
+        let plan = Cell::of(before).plan(&Cell::of(wanted).file(), true);
+        applied += usize::from(plan.is_ok_and(|plan| !sends_nothing(&plan)));
+    }
+    println!("{applied} of {SAMPLES} files are applied");
+    assert!(applied >= 20, "{applied} of {SAMPLES}");
 }
 
 const FILE: &str = "

@@ -30,11 +30,12 @@ async fn without_a_lease_nothing_goes_on_also_without_an_agent() {
     assert_eq!(ended.end.exit.reason, Reason::Killed);
 }
 
-#[tokio::test]
-async fn a_lease_that_is_renewed_goes_on() {
+/// Renews a first lease of so many milliseconds and checks that both runs outlive it. Returns false if it was over before it
+/// could be renewed.
+async fn outlive_the_first(lease_ms: i64) -> bool {
     let node = Node::new();
     let runs = node.runs();
-    let first = Lease::renewed(Moment::now(), 600);
+    let first = Lease::renewed(Moment::now(), lease_ms);
     first.write(runs.dir()).expect("written");
     runs.start(
         key(1),
@@ -50,9 +51,17 @@ async fn a_lease_that_is_renewed_goes_on() {
         &[],
     )
     .expect("started");
-    let pid = lines(&runs, key(2), 1).await.remove(0);
+    until("the run has written, or the first lease is over", || {
+        log(&runs, key(2)).contains('\n') || first.stop().is_over()
+    })
+    .await;
     let renewed = Lease::renewed(Moment::now(), 3_600_000);
     renewed.write(runs.dir()).expect("written");
+    if first.stop().is_over() {
+        runs.stop(key(2), Duration::ZERO).expect("told");
+        return false;
+    }
+    let pid = lines(&runs, key(2), 1).await.remove(0);
     until("the first lease is over", || first.stop().is_over()).await;
     assert!(lives(&pid));
     assert_eq!(next(&runs).await.key, key(1));
@@ -60,6 +69,18 @@ async fn a_lease_that_is_renewed_goes_on() {
     let ended = next(&runs).await;
     assert_eq!((ended.key, ended.end.exit.code), (key(2), 4));
     assert_eq!(log(&runs, key(1)), "ready\n");
+    true
+}
+
+#[tokio::test]
+async fn a_lease_that_is_renewed_goes_on() {
+    // A busy machine needs longer to start the runs.
+    for lease_ms in [600, 6_000, 60_000] {
+        if outlive_the_first(lease_ms).await {
+            return;
+        }
+    }
+    panic!("no first lease could be renewed in time");
 }
 
 #[tokio::test]

@@ -257,6 +257,7 @@ proptest! {
             t.now = now;
             let mut command = None;
             let mut expected = true;
+            let joins = matches!(step, Step::Join { .. });
             match step {
                 Step::Pass(ms) => now += ms,
                 Step::Approve { token: by, until, cores } => {
@@ -301,15 +302,22 @@ proptest! {
                     prop_assert!(expected);
                 }
             }
+            let mut answers = 0;
             for effect in t.state.take_effects() {
                 match effect {
-                    Effect::Joined { .. } => prop_assert!(expected),
-                    Effect::JoinRefused { .. } | Effect::RegistrationRefused { .. } => {
+                    Effect::Joined { .. } => {
+                        answers += 1;
+                        prop_assert!(expected);
+                    }
+                    Effect::JoinRefused { .. } => {
+                        answers += 1;
                         prop_assert!(!expected);
                     }
+                    Effect::RegistrationRefused { .. } => prop_assert!(!expected),
                     _ => {}
                 }
             }
+            prop_assert_eq!(answers, usize::from(joins), "each request to join is answered once");
         }
     }
 }

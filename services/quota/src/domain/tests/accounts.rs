@@ -1,6 +1,6 @@
 //! Limits at every level, flags, and what cannot ever fit.
 
-use super::check;
+use super::{World, check, step_on, words};
 
 #[test]
 fn up_to_the_limit_at_every_level() {
@@ -147,13 +147,17 @@ fn a_limit_below_use_takes_nothing_away_and_grants_nothing_new() {
 
 #[test]
 fn facts_that_do_not_fit_are_refused() {
-    for steps in [
-        "start 1",
-        "place 1 n",
-        "requeue 1",
-        "ask 1 a cpu=1, start 1",
+    let asked = "ask 1 a cpu=1";
+    for (before, step) in [
+        (None, "start 1"),
+        (None, "place 1 n"),
+        (None, "requeue 1"),
+        (Some(asked), "start 1"),
     ] {
-        let found = std::panic::catch_unwind(|| check(steps));
-        assert!(found.is_err(), "{steps}");
+        let mut world = World::new();
+        before.into_iter().for_each(|it| step_on(&mut world, it));
+        let (_, event) = words::event(step, world.now);
+        let observed = world.try_observe(9, &event);
+        assert!(observed.is_err(), "{before:?}, {step}");
     }
 }

@@ -16,7 +16,7 @@ mod waiting;
 mod words;
 
 use super::{Config, Quota};
-use ledger::{Decider, Draft, Snapshot};
+use ledger::{Decider, Draft, IllegalEvent, Snapshot};
 use vocab::fact::{
     LimitsInForce, QuotaDenied, QuotaReclaimed, QuotaReleased, QuotaReserved, QuotaWaiting,
 };
@@ -42,13 +42,17 @@ impl World {
     }
 
     fn observe(&mut self, no: u64, event: &Event) {
+        self.try_observe(no, event).unwrap();
+    }
+
+    fn try_observe(&mut self, no: u64, event: &Event) -> Result<(), IllegalEvent> {
         let at = At {
             lsn: Lsn(0),
             index: 0,
             no: EventNo(no),
             now: self.now,
         };
-        self.state.observe_event(&at, event).unwrap();
+        self.state.observe_event(&at, event)
     }
 
     /// Decides until nothing is left; the first draft is all there is, unless it was full.

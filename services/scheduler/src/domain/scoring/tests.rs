@@ -1,7 +1,7 @@
 //! Rooms and requests in words, and what holds for all policies.
 
 use super::*;
-use proptest::prelude::*;
+use proptest::{prelude::*, strategy::ValueTree, test_runner::TestRunner};
 
 fn model(word: &str) -> Option<ModelNo> {
     word.strip_prefix('m')
@@ -92,6 +92,25 @@ fn policies_have_names() {
 fn ranks_are_fixed() {
     assert_eq!(rank(""), 0xf52a_15e9_a9b5_e89b);
     assert_ne!(rank("node-1") >> 32, rank("node-2") >> 32);
+}
+
+/// Properties of this module skip cases that do not fit.
+#[test]
+fn many_cases_fit() {
+    const SAMPLES: usize = 400;
+    let mut runner = TestRunner::deterministic();
+    let (mut fitting, mut shares) = (0, 0);
+    for _ in 0..SAMPLES {
+        let tree = any_case().new_tree(&mut runner);
+        let (room, ask) = tree.expect("the strategy rejects nothing").current();
+        let fits = fits(&room, &ask);
+        fitting += usize::from(fits);
+        shares += usize::from(fits && ask.is_share());
+    }
+    assert!(
+        fitting >= 40 && shares >= 10,
+        "{fitting} fit, {shares} shares"
+    );
 }
 
 proptest! {

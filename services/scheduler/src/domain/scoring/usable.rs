@@ -190,6 +190,8 @@ mod tests {
             let usable = Usable::new(classes.clone());
             prop_assert_eq!(usable.of(room), naive(&classes, room));
             if ask.is_share() && fits(room, ask) {
+                let free = room.gpu_milli().iter().filter(|free| **free >= ask.gpu_milli());
+                prop_assert_eq!(usable.after_share(room, ask).count(), free.count());
                 for (device, after) in usable.after_share(room, ask) {
                     let mut room = room.clone();
                     let share = GpuShare { device, milli: ask.gpu_milli() };
