@@ -18,8 +18,8 @@ use async_nats::jetstream;
 use chassis::{Stopwatch, stack::StackError};
 use hdrhistogram::Histogram;
 use history::{History, MONTH};
-use ledger::{
-    AppendError, BusError, Record,
+use ledger::{AppendError, BusError, Record};
+use ledger_nats::{
     cell::{self, Chosen},
     jetstream::JetStreamBus,
 };

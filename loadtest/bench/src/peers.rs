@@ -67,7 +67,7 @@ pub enum PeersError {
     #[error(transparent)]
     Bus(#[from] ledger::BusError),
     #[error(transparent)]
-    Streams(#[from] ledger::cell::CellError),
+    Streams(#[from] ledger_nats::cell::CellError),
     #[error("publishing: {0}")]
     Publish(#[from] async_nats::jetstream::context::PublishError),
     #[error("finding or deleting a stream: {0}")]

@@ -16,7 +16,7 @@ use ledger::memory::Seeded;
 use lists::{ListError, Lists};
 use replay::command::{Size, exit};
 use report::{Case, Summary, table};
-use scheduler::domain::scoring::Policy;
+use scheduler_rules::scoring::Policy;
 use std::{
     path::PathBuf,
     process::ExitCode,

@@ -8,7 +8,7 @@ use crate::kit::{
     figures::{median, per_s, spread},
     report::{Measure, Out, ReportError, object},
 };
-use ::quota::domain::{Config, Quota};
+use ::quota_rules::{Config, Quota};
 use chassis::Stopwatch;
 use ledger::{Decider, Draft, Poison, memory::Seeded};
 use replay::command::{Size, exit};

@@ -2,7 +2,8 @@
 
 use chassis::stack::{Stack, StackError};
 use client::{Client, ConnectError, ConnectOptions};
-use ledger::{BusError, jetstream::JetStreamBus};
+use ledger::BusError;
+use ledger_nats::jetstream::JetStreamBus;
 use schemas::subjects::Subjects;
 use std::{collections::BTreeSet, time::Duration};
 use vocab::Token;

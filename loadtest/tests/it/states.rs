@@ -7,12 +7,13 @@
 use admission::{domain::Admission, feed::Feed};
 use analytics::domain::Usage;
 use ledger::{
-    Chain, Copy, Decider, LedgerId, Projection, Record, Replica, Snapshot, Upgrade, state_digest,
+    Chain, Decider, LedgerId, Projection, Record, Replica, Snapshot, Upgrade, state_digest,
 };
-use node_heartbeat::domain::Nodes;
+use ledger_nats::Copy;
+use node_heartbeat_rules::Nodes;
 use proof::simulate::run_seed;
-use quota::domain::Quota;
-use scheduler::domain::Scheduler;
+use quota_rules::Quota;
+use scheduler_rules::Scheduler;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{collections::BTreeSet, env, fs, path::PathBuf};
 use vocab::{EventKind, Kinds, Lsn, fact::Inputs};

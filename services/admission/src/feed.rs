@@ -7,8 +7,8 @@ mod operations;
 
 pub use item::{FeedItem, FeedKind, FeedPosition, Outcome};
 
-use crate::domain::is_kept;
 use crate::operation::{Decided, Of, OperationFact, OutcomeKind, Step, Taken, Waiting};
+use admission_rules::is_kept;
 use ledger::{IllegalEvent, Projection};
 use operations::{Open, Operations, Repeated};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,5 @@
-//! The inbox for tenants and operators, in both directions. The rules are in [`domain`] and [`feed`]; here is the wiring.
+//! The inbox for tenants and operators, in both directions. The rules are in [`admission_rules`] and [`feed`]; here is the wiring.
 
-pub mod domain;
 pub mod feed;
 pub mod operation;
 pub mod project;
@@ -9,18 +8,19 @@ pub mod query;
 pub mod store;
 mod wire;
 
+use admission_rules::Admission;
 use chassis::{
     BootError, Context, Deciding, Failure, Needs, Service, Shutdown,
     query::{Mark, Queries},
 };
-use domain::Admission;
 use feed::Feed;
 use futures::future::BoxFuture;
-use ledger::{Inbox, jetstream::Readers};
+use ledger::Inbox;
+use ledger_nats::jetstream::Readers;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-pub use domain::Config;
+pub use admission_rules::Config;
 pub use wire::{BATCH_MAX, REQUEST_BYTES_MAX, commands};
 
 /// The service, for the chassis.

@@ -1,7 +1,7 @@
 //! Tenants and operations as rows: who may ask, what was asked, and what became of it. Pure.
 
-use crate::domain::named;
 use crate::operation::{Answer, Decided, Of, OperationFact, OutcomeKind, Step, Taken};
+use admission_rules::named;
 use ledger::{Batching, IllegalEvent, Projection};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -3,7 +3,8 @@
 
 use crate::{Currency, Settings, store::Store};
 use chassis::{Clock, Context};
-use ledger::{Bus, jetstream::JetStreamBus};
+use ledger::Bus;
+use ledger_nats::jetstream::JetStreamBus;
 use std::{convert::Infallible, time::Duration};
 use vocab::{Lsn, Millis};
 

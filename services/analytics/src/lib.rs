@@ -18,8 +18,9 @@ use chassis::{
 use disk::Disk;
 use domain::Usage;
 use futures::future::BoxFuture;
-use ledger::jetstream::Readers;
-use ledger::{Projection, Projector};
+use ledger::Projection;
+use ledger_nats::Projector;
+use ledger_nats::jetstream::Readers;
 use metrics::Instruments;
 use observe::{ResumedThrough, Shell};
 use query::Desk;

@@ -4,7 +4,8 @@ use crate::metrics::Instruments;
 use chassis::{
     Clock, ComponentHandle, Follower, Journey, Progress, SpanKind, Stamp, TraceParent, query::Mark,
 };
-use ledger::{Frame, ProjectorObserver};
+use ledger::Frame;
+use ledger_nats::ProjectorObserver;
 use schemas::subjects::Subjects;
 use std::{
     collections::{BTreeMap, VecDeque},

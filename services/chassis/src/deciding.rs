@@ -12,9 +12,10 @@ use std::convert::Infallible;
 
 use async_nats::jetstream::stream::Config;
 use futures::future::join_all;
-use ledger::{
-    Decider, Decode, Inbox, InboxLimits, Leader, LeaderOptions, Projection, Projector, Question,
-    SAYS_AFTER, Sink, Time, Witnesses, cell, check_ledger_settings, jetstream::JetStreamBus,
+use ledger::{Decider, Inbox, InboxLimits, Projection, SAYS_AFTER, Sink, Time, Witnesses};
+use ledger_nats::{
+    Decode, Leader, LeaderOptions, Projector, Question, cell, check_ledger_settings,
+    jetstream::JetStreamBus,
 };
 use schemas::subjects::Subjects;
 use tokio::sync::{mpsc, watch};

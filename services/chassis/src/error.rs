@@ -4,7 +4,7 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use ledger::cell::TooOld;
+use ledger_nats::cell::TooOld;
 
 use crate::config::ConfigError;
 use crate::tls::BadAuthority;

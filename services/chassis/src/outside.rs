@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use async_nats::Client;
-use ledger::jetstream::Outside;
+use ledger_nats::jetstream::Outside;
 use tokio::sync::watch;
 use tracing::Instrument;
 

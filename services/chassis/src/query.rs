@@ -25,7 +25,7 @@ use futures::{
     future::{BoxFuture, FutureExt},
     stream::FuturesUnordered,
 };
-use ledger::{Questions, View};
+use ledger_nats::{Questions, View};
 use micro::Instance;
 use prometheus_client::{
     encoding::EncodeLabelSet,

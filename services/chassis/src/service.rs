@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ledger::jetstream::{Program, Readers};
+use ledger_nats::jetstream::{Program, Readers};
 use schemas::subjects::Subjects;
 use serde::de::DeserializeOwned;
 use sqlx::PgPool;

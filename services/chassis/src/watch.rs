@@ -44,7 +44,7 @@ impl<T> Context<T> {
         self.followers.register(name, behind)
     }
 
-    pub(crate) fn watch_reader(&self, bus: &ledger::jetstream::JetStreamBus) {
+    pub(crate) fn watch_reader(&self, bus: &ledger_nats::jetstream::JetStreamBus) {
         let component = self.health.component("reader");
         let watch = reader::watch(
             bus.clone(),

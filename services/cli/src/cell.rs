@@ -9,8 +9,8 @@ use async_nats::Client;
 use chassis::Config;
 use clap::{Args, Subcommand};
 use identity::SERVICES;
-use ledger::{
-    Bus,
+use ledger::Bus;
+use ledger_nats::{
     cell::Chosen,
     jetstream::{JetStreamBus, Program},
 };
@@ -93,7 +93,7 @@ impl Init {
         let client = connect(&config, "apportion cell init").await?;
         let jetstream = async_nats::jetstream::new(client);
         let subjects = Subjects::new(&config.cell.name);
-        ledger::cell::init(&jetstream, &subjects, chosen).await?;
+        ledger_nats::cell::init(&jetstream, &subjects, chosen).await?;
         say!("cell {}: streams are there", config.cell.name);
         Ok(())
     }
@@ -112,7 +112,7 @@ impl Look {
         let config: Config<()> = Config::load(&self.config)?;
         let client = connect(&config, "apportion cell").await?;
         let bus = JetStreamBus::open(client, Subjects::new(&config.cell.name)).await?;
-        let level = ledger::cell::level(&bus.ledger_config().await?)?;
+        let level = ledger_nats::cell::level(&bus.ledger_config().await?)?;
         Ok(Standing {
             cell: config.cell.name,
             programs: bus.programs().await?,

@@ -7,7 +7,8 @@ use crate::{
     print::{Output, Page, Sheet, column, exactly, number, plain},
 };
 use clap::Args;
-use ledger::{Bus, Copy, LedgerId, Witness, jetstream::JetStreamBus};
+use ledger::{Bus, LedgerId, Witness};
+use ledger_nats::{Copy, jetstream::JetStreamBus};
 use std::{
     path::{Path, PathBuf},
     time::Duration,
@@ -88,7 +89,7 @@ impl Verify {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let bus = context.ledger().await?;
         let others = others(context, bus.ledger_id().await?).await;
-        let verified = ledger::verify(&bus, &others.witnesses).await?;
+        let verified = ledger_nats::verify(&bus, &others.witnesses).await?;
         let summary = format!(
             "{} frames, {} events, {} bytes, through lsn {}: every link holds, {} snapshots hold the same, and {} witnesses agree",
             verified.frames,
@@ -141,7 +142,7 @@ impl Verify {
 /// Record by record.
 async fn compare(bus: &JetStreamBus, dir: &Path) -> Result<Lsn, Failure> {
     let copy = Copy::read(dir)?;
-    let survey = ledger::survey(bus).await?;
+    let survey = ledger_nats::survey(bus).await?;
     if let Some(lsn) = survey.parts_from(copy.digests()) {
         return Err(format!("ledger and copy part at lsn {}", lsn.0).into());
     }

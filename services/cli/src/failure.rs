@@ -4,7 +4,8 @@ use crate::print::note;
 use analytics::store::StoreError;
 use async_nats::ConnectErrorKind;
 use client::{ConnectError, Failed, FeedError, NoOutcome, QueryError};
-use ledger::{BusError, CopyError, VerifyError};
+use ledger::BusError;
+use ledger_nats::{CopyError, VerifyError};
 use std::{error::Error, fmt, io, process::ExitCode};
 
 /// An error, and what whoever reads only the exit code has to know of it. It is no `Error` itself, so that whatever is one

@@ -6,7 +6,7 @@ use crate::{
     print::{note, say},
 };
 use clap::{Args, Subcommand};
-use ledger::{Copy, CopyError};
+use ledger_nats::{Copy, CopyError};
 use std::{path::PathBuf, time::Duration};
 
 /// Between two tries while the bus is away.
@@ -71,9 +71,13 @@ fn tell(copy: &Copy) -> Result<(), Failure> {
 }
 
 /// Says where ledger and copy part, if that is the matter.
-async fn parted(copy: &Copy, bus: &ledger::jetstream::JetStreamBus, error: CopyError) -> Failure {
+async fn parted(
+    copy: &Copy,
+    bus: &ledger_nats::jetstream::JetStreamBus,
+    error: CopyError,
+) -> Failure {
     if let CopyError::Bus(ledger::BusError::Shortened { .. }) = &error
-        && let Ok(survey) = ledger::survey(bus).await
+        && let Ok(survey) = ledger_nats::survey(bus).await
     {
         let place = match survey.parts_from(copy.digests()) {
             Some(lsn) => format!("they part at lsn {}", lsn.0),

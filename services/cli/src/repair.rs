@@ -9,7 +9,7 @@ use crate::{
 use admission::publish::JetStreamFeed;
 use chassis::Config;
 use clap::Args;
-use ledger::{Copy, CopyFound, Findings, Found, Way, jetstream::JetStreamBus, survey, verify};
+use ledger_nats::{Copy, CopyFound, Findings, Found, Way, jetstream::JetStreamBus, survey, verify};
 use schemas::subjects::Subjects;
 use std::path::PathBuf;
 use vocab::Lsn;

@@ -15,7 +15,7 @@ use crate::{
 use clap::{Args, Subcommand};
 use fold::Folded;
 use ledger::Bus;
-use scheduler::domain::{
+use scheduler_rules::{
     Scheduler,
     what_if::{self, Change},
 };

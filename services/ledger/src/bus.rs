@@ -35,6 +35,11 @@ impl Record {
     pub(crate) fn content(&self) -> Result<Arc<Content>, String> {
         self.content.read(&self.frame)
     }
+
+    /// Whether its writer resigned in it. False if it cannot be read.
+    pub fn resigned(&self) -> bool {
+        self.content().is_ok_and(|content| content.head.resigned)
+    }
 }
 
 /// A frame that has no position yet, with what is known of it.
@@ -66,13 +71,13 @@ impl Writing {
     }
 
     /// What is known of it, if anything is, is what whoever reads its bytes finds.
-    pub(crate) fn is_what_is_read(&self) -> bool {
+    pub fn is_what_is_read(&self) -> bool {
         let known = self.content.known();
         known.is_none_or(|content| content.is_what_is_read())
     }
 
     /// As it stands there then.
-    pub(crate) fn landed(self, lsn: Lsn, writer: Writer) -> Record {
+    pub fn landed(self, lsn: Lsn, writer: Writer) -> Record {
         let Self { frame, content } = self;
         Record {
             lsn,
@@ -259,11 +264,7 @@ pub trait Bus: Clone + Send + Sync + 'static {
 
 /// All records from `from` on, if the ledger still holds what was read: the server may have been restarted without what it
 /// had not kept. Looked at behind the connection that the records come by: whatever is lost later breaks it.
-pub(crate) async fn follow<B: Bus>(
-    bus: &B,
-    from: Lsn,
-    read: &Witness,
-) -> Result<B::Records, BusError> {
+pub async fn follow<B: Bus>(bus: &B, from: Lsn, read: &Witness) -> Result<B::Records, BusError> {
     let records = bus.follow(from).await?;
     bears_out(bus, read).await?;
     Ok(records)
@@ -273,7 +274,7 @@ pub(crate) async fn follow<B: Bus>(
 ///
 /// # Errors
 /// [`BusError::Shortened`] if it is shorter, or has something else there: it may have lost its end and grown again.
-pub(crate) async fn bears_out<B: Bus>(bus: &B, witness: &Witness) -> Result<(), BusError> {
+pub async fn bears_out<B: Bus>(bus: &B, witness: &Witness) -> Result<(), BusError> {
     let end = bus.end().await?;
     if holds(bus, end, witness).await? || sabotage::armed(Bug::LostEndIgnored) {
         return Ok(());
@@ -286,7 +287,7 @@ pub(crate) async fn bears_out<B: Bus>(bus: &B, witness: &Witness) -> Result<(), 
 }
 
 /// The same, as a fact, of a ledger that ends there.
-pub(crate) async fn holds<B: Bus>(bus: &B, end: Lsn, witness: &Witness) -> Result<bool, BusError> {
+async fn holds<B: Bus>(bus: &B, end: Lsn, witness: &Witness) -> Result<bool, BusError> {
     if witness.lsn > end {
         return Ok(false);
     }
@@ -300,7 +301,7 @@ pub(crate) async fn holds<B: Bus>(bus: &B, end: Lsn, witness: &Witness) -> Resul
 }
 
 /// Whether the ledger holds what all snapshots bear witness of, whosever they are.
-pub(crate) async fn all_bear_out<B: Bus>(bus: &B, ledger: LedgerId) -> Result<(), BusError> {
+pub async fn all_bear_out<B: Bus>(bus: &B, ledger: LedgerId) -> Result<(), BusError> {
     for witness in bus.witnesses(ledger).await? {
         bears_out(bus, &witness).await?;
     }

@@ -225,7 +225,7 @@ impl Draft {
     }
 
     /// Commands were read.
-    pub(crate) fn spend_on(&mut self, commands: usize) {
+    pub fn spend_on(&mut self, commands: usize) {
         self.spend(commands * Self::COMMAND_WORK);
     }
 
@@ -241,6 +241,11 @@ impl Draft {
 
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
+    }
+
+    /// How many events it has.
+    pub fn count(&self) -> usize {
+        self.events.len()
     }
 
     /// The decision that its own state or the cell's level refused, if there was one.

@@ -152,13 +152,13 @@ const _: () = assert!(SAYS_AFTER < SHARE_MIN as u64);
 
 /// A message that has the turn.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub struct Taken {
     pub message: InboxMessage,
     cost: i64,
 }
 
 #[derive(Debug)]
-pub(crate) struct Backlog {
+pub struct Backlog {
     /// What was handled, in a frame or in the one that is being made: all up to `floor`, and of these senders beyond it.
     floor: u64,
     ahead: BTreeMap<Token, Done>,

@@ -45,7 +45,7 @@ impl From<Poison> for ReplicaError {
 
 /// There was nothing to decide.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Rehearsed {
+pub struct Rehearsed {
     /// The next record to read at the time.
     through: Lsn,
     /// When there may be something again though nothing was read.
@@ -71,7 +71,7 @@ pub struct Sealed {
     /// The writer's own last position, the fence of the append.
     pub expected_last: Lsn,
     /// What its writer has read of the others.
-    pub(crate) through: Lsn,
+    pub through: Lsn,
     head: Head,
 }
 
@@ -85,12 +85,12 @@ impl Sealed {
     }
 
     /// As it is appended.
-    pub(crate) fn writing(&self) -> Writing {
+    pub fn writing(&self) -> Writing {
         Writing::of(self.content.clone())
     }
 
     /// As somebody reads it who reads all kinds of events, once it stands there.
-    pub(crate) fn at(&self, lsn: Lsn) -> Frame {
+    pub fn at(&self, lsn: Lsn) -> Frame {
         Frame::of(lsn, self.writer, self.content.clone(), Kinds::ALL)
     }
 }
@@ -141,7 +141,7 @@ impl<D: Decider> Replica<D> {
     }
 
     /// For the leader, which decides on it.
-    pub(crate) fn state_mut(&mut self) -> &mut D {
+    pub fn state_mut(&mut self) -> &mut D {
         &mut self.state
     }
 
@@ -150,7 +150,7 @@ impl<D: Decider> Replica<D> {
     }
 
     /// What the state has taken in of the other writers.
-    pub(crate) fn folded(&self) -> Lsn {
+    pub fn folded(&self) -> Lsn {
         self.folded
     }
 
@@ -165,7 +165,7 @@ impl<D: Decider> Replica<D> {
     }
 
     /// How far all of these have read that have written something yet, as far as is known here.
-    pub(crate) fn read_by(&self, readers: &[Writer]) -> Lsn {
+    pub fn read_by(&self, readers: &[Writer]) -> Lsn {
         let heads = readers.iter().map(|reader| self.seen.head(*reader));
         let begun = heads.filter(|head| head.frame_no > 0);
         let through = begun.map(|head| head.through_lsn).min();
@@ -183,7 +183,7 @@ impl<D: Decider> Replica<D> {
     }
 
     /// Whether the state has taken in something that no frame of the writer confirms.
-    pub(crate) fn is_unsaid(&self) -> bool {
+    pub fn is_unsaid(&self) -> bool {
         self.unsaid.concerns
     }
 
@@ -245,12 +245,7 @@ impl<D: Decider> Replica<D> {
     }
 
     /// What deciding would come to: none if to something, or to an error. Tried on a copy, which takes in no inputs.
-    pub(crate) fn rehearse(
-        &self,
-        config: &D::Config,
-        now: Millis,
-        level: Level,
-    ) -> Option<Rehearsed> {
+    pub fn rehearse(&self, config: &D::Config, now: Millis, level: Level) -> Option<Rehearsed> {
         let mut copy = Self::restore(&self.snapshot())?;
         let mut draft = copy.draft(now, level);
         copy.state.decide(config, &mut draft);
@@ -302,7 +297,7 @@ impl<D: Decider> Replica<D> {
     }
 
     /// A frame without events: how far its leader has read, and whether it is that leader's last.
-    pub(crate) fn seal_bare(
+    pub fn seal_bare(
         &self,
         now: Millis,
         leader: &[u8; 16],
@@ -360,7 +355,7 @@ impl<D: Decider> Replica<D> {
     }
 
     /// The same, with room for that many bytes.
-    pub(crate) fn snapshot_with_room(&self, room: usize) -> Snapshot {
+    pub fn snapshot_with_room(&self, room: usize) -> Snapshot {
         let chain = self.folded_chain.at(self.folded, D::WRITER, self.head());
         Snapshot::with_room(D::STATE_VERSION, chain, &self.state, room)
     }

@@ -1,15 +1,12 @@
 //! Between the agents' subjects and the domain: heartbeats, sync and join requests in, assignments and answers out.
 
-use crate::{
-    domain::{Assignment, Command, Effect, IDENTITY_MS},
-    line::Line,
-    wire,
-};
+use crate::{line::Line, wire};
 use async_nats::Client;
 use chassis::{
     Context, Failure, Heard, Hearing, JourneyTap, Metric, ReplyTo, Shutdown, Stamp, Wanted,
 };
 use identity::NodeSigner;
+use node_heartbeat_rules::{Assignment, Command, Effect, IDENTITY_MS};
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use schemas::subjects::Subjects;
 use std::collections::BTreeMap;

@@ -1,7 +1,6 @@
-//! The inbox for nodes: is the node there, and what is it to run? The rules are in [`domain`]; here is the wiring.
+//! The inbox for nodes: is the node there, and what is it to run? The rules are in [`node_heartbeat_rules`]; here is the wiring.
 
 mod agents;
-pub mod domain;
 mod line;
 pub mod project;
 mod query;
@@ -15,13 +14,14 @@ use chassis::{
     BootError, Context, Deciding, Failure, Needs, Service, Shutdown,
     query::{Mark, Queries},
 };
-use domain::Nodes;
 use futures::future::BoxFuture;
-use ledger::{Inbox, jetstream::Readers};
+use ledger::Inbox;
+use ledger_nats::jetstream::Readers;
+use node_heartbeat_rules::Nodes;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-pub use domain::Config;
+pub use node_heartbeat_rules::Config;
 pub use wire::{RUNS_MAX, push, report};
 
 /// The service, for the chassis.

@@ -1,7 +1,7 @@
 //! What agents have said and the leader has not taken yet. Each node has one place for each thing that it may say, so that
 //! one which says much keeps no other from being heard.
 
-use crate::domain::Command;
+use node_heartbeat_rules::Command;
 use std::collections::{BTreeMap, VecDeque};
 use vocab::Token;
 
@@ -74,7 +74,7 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Join;
+    use node_heartbeat_rules::Join;
 
     fn token(text: &str) -> Token {
         Token::new(text).expect("a literal token")

@@ -1,8 +1,8 @@
 //! Between the agents' messages and the domain's words: the only file here that names generated types.
 
-use crate::domain::{Assignment, CONDITIONS_MAX, Command, Conditions, Join, Report};
 use chassis::TraceParent;
 use ledger::InboxMessage;
+use node_heartbeat_rules::{Assignment, CONDITIONS_MAX, Command, Conditions, Join, Report};
 use prost::{Message, bytes::Bytes};
 use schemas::v1::{self, join_reply};
 use sha2::{Digest, Sha256};
@@ -256,7 +256,7 @@ fn joining(answer: join_reply::Answer) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::Origin;
+    use node_heartbeat_rules::Origin;
     use schemas::v1::node_report;
     use vocab::{AllocationNo, AllocationSpec, EncodedSpecs, GpuShare, GpuShares, TraceContext};
 

@@ -1,19 +1,18 @@
-//! May this tenant have it? The rules are in [`domain`]; here is only the wiring.
+//! May this tenant have it? The rules are in [`quota_rules`]; here is only the wiring.
 
-pub mod domain;
 pub mod project;
 pub mod query;
 pub mod store;
 
-pub use domain::{Config, METRICS};
+pub use quota_rules::{Config, METRICS};
 
 use chassis::{
     BootError, Context, Deciding, Failure, Needs, Service, Shutdown,
     query::{Mark, Queries},
 };
-use domain::Quota;
 use futures::future::BoxFuture;
-use ledger::{Questions, jetstream::Readers};
+use ledger_nats::{Questions, jetstream::Readers};
+use quota_rules::Quota;
 
 /// The service, for the chassis.
 pub struct QuotaService;

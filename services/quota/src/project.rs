@@ -20,12 +20,12 @@ pub use hours::HourRow;
 pub use plan::Planned;
 pub use waiting::{Reclaimed, WaitingState};
 
-use crate::domain::{Holding, Input as Heard, Quota, QuotaOf7};
 use book::Book;
 use budget::Budgets;
 use leases::Leases;
 use ledger::{Batching, Decider, Frame, IllegalEvent, Projection, Unread};
 use plan::Plans;
+use quota_rules::{Holding, Input as Heard, Quota, QuotaOf7};
 use serde::{Deserialize, Serialize};
 use vocab::fact::{Applied, Inputs, QuotaFact, QuotaSet};
 use vocab::{Account, AllocationNo, At, Kinds, Millis, QuotaResource, Token, Validity, inputs};

@@ -1,25 +1,24 @@
-//! What runs where, and when? The rules are in [`domain`]; here is only the wiring.
+//! What runs where, and when? The rules are in [`scheduler_rules`]; here is only the wiring.
 
-pub mod domain;
 pub mod project;
 pub mod query;
 pub mod start_estimate;
 pub mod store;
 
-pub use domain::{Config, METRICS};
+pub use scheduler_rules::{Config, METRICS};
 
 use chassis::{
     BootError, Context, Deciding, Failure, Needs, Service, Shutdown,
     query::{Mark, Queries},
 };
-use domain::Scheduler;
 use futures::future::BoxFuture;
-use ledger::{Questions, jetstream::Readers};
+use ledger_nats::{Questions, jetstream::Readers};
 use query::{
     AllocationQueries, AllocationsQueries, ExplainQueries, JobSetsQueries, LeaseQueries,
     NodeQueries, NodesQueries, PreemptionsQueries, QueueQueries, QueuesQueries,
     ReservationsQueries, ResourceQueries, TenantsQueries, TrialQueries,
 };
+use scheduler_rules::Scheduler;
 
 /// The service, for the chassis.
 pub struct SchedulerService;

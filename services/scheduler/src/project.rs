@@ -24,12 +24,12 @@ use vocab::fact::{
 };
 use vocab::inputs;
 
-use crate::domain::Named;
 use bytes::Bytes;
 use counts::LiveCounts;
 use entry::Teller;
 use ledger::{Batching, IllegalEvent, Projection};
 use node::{NodeFact, Nodes};
+use scheduler_rules::Named;
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 use std::{collections::BTreeMap, mem};

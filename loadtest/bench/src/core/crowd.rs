@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use hdrhistogram::Histogram;
 use ledger::{Decider, Draft, Poison, memory::Seeded};
 use replay::command::Size;
-use scheduler::domain::{Config, Scheduler};
+use scheduler_rules::{Config, Scheduler};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeMap, time::Duration};
 use vocab::fact::{

@@ -72,7 +72,7 @@ pub fn measure(tenants: u32) -> Result<Full, MeasureError> {
     let names: Vec<Token> = (0..tenants).map(|no| token(&format!("t{no:04}"))).collect();
     let operator = token(schemas::subjects::OPERATOR);
     for name in &names {
-        let change = admission::domain::ChangeRequest::SetTenant(TenantRequest {
+        let change = admission_rules::ChangeRequest::SetTenant(TenantRequest {
             tenant: name.to_string(),
             rate_milli: Some(0),
             ..TenantRequest::default()

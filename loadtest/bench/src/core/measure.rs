@@ -5,7 +5,7 @@ use crate::kit::figures::per_s;
 use chassis::Stopwatch;
 use hdrhistogram::Histogram;
 use ledger::{Decider, Draft, IllegalEvent, Poison, Snapshot, memory::Seeded};
-use scheduler::domain::{Config, Scheduler};
+use scheduler_rules::{Config, Scheduler};
 use serde::{Deserialize, Serialize};
 use std::{fs, time::Duration};
 use vocab::fact::{

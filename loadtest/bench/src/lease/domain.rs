@@ -165,7 +165,7 @@ fn compare<S: Subject>(length: Length) -> Result<[Rates; 2], DomainError> {
 
 /// Until the first leases that have ended are forgotten.
 fn warm_up_rounds() -> u64 {
-    let history = scheduler::domain::Bounds::default().history_slots;
+    let history = scheduler_rules::Bounds::default().history_slots;
     (history + 100) * CHAINS_PER_SLOT / CHAINS as u64
 }
 

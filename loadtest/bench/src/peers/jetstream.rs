@@ -10,8 +10,8 @@ use async_nats::{
 };
 use bytes::Bytes;
 use chassis::{Stopwatch, stack::Stack};
-use ledger::{
-    Bus, Tail,
+use ledger::{Bus, Tail};
+use ledger_nats::{
     cell::{self, Chosen},
     jetstream::JetStreamBus,
 };

@@ -1,7 +1,7 @@
 //! The nodes under one policy: who goes where, and how fast that is decided.
 
 use super::lists::Lists;
-use scheduler::domain::scoring::{
+use scheduler_rules::scoring::{
     self, Free, Policy, Popularity, Request, WHOLE, devices, fragmentation, rank, score,
 };
 use std::{collections::HashMap, time::Duration};

@@ -4,7 +4,7 @@ use super::{
     cluster::{Cluster, Place},
     lists::{Lists, Pod},
 };
-use scheduler::domain::scoring::Policy;
+use scheduler_rules::scoring::Policy;
 use std::{collections::BTreeMap, time::Duration};
 
 /// What came of one run. Means are over the time from the first arrival to the last departure, in percent.

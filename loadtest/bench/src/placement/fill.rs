@@ -2,7 +2,7 @@
 
 use super::{cluster::Cluster, lists::Lists};
 use ledger::memory::Seeded;
-use scheduler::domain::scoring::{Policy, Request};
+use scheduler_rules::scoring::{Policy, Request};
 use std::time::Duration;
 
 /// GPU that is asked for in the end, in percent of the capacity.

@@ -1,7 +1,7 @@
 //! Node and pod lists in the openb format.
 
 use csv::{Reader, StringRecord};
-use scheduler::domain::scoring::{Free, ModelNo, Request};
+use scheduler_rules::scoring::{Free, ModelNo, Request};
 use serde::{Deserialize, de::DeserializeOwned};
 use std::{
     fs::File,

@@ -2,7 +2,7 @@
 
 use super::{Filled, departures::Visited, lists::Lists};
 use crate::kit::figures::mean;
-use scheduler::domain::scoring::Policy;
+use scheduler_rules::scoring::Policy;
 use serde::Serialize;
 use std::time::Duration;
 

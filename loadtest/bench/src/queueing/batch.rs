@@ -6,7 +6,7 @@
 
 use super::swf::Job;
 use crate::kit::figures::mean;
-use scheduler::domain::{
+use scheduler_rules::{
     backfill::{Reservation, Rule, Running},
     order::{Order, Waiting, key},
 };

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::kit::figures::mean;
 use indicatif::{ProgressBar, ProgressStyle};
-use scheduler::domain::order::Order;
+use scheduler_rules::order::Order;
 use std::path::Path;
 
 const MEASURE: &str = "queueing";

@@ -3,7 +3,7 @@
 
 use super::philly::{GPUS_PER_NODE, Gang, NODES};
 use crate::kit::figures::mean;
-use scheduler::domain::order::{Order, Waiting, densest, key};
+use scheduler_rules::order::{Order, Waiting, densest, key};
 
 /// What a job pays for being stopped and started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

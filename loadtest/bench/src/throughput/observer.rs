@@ -3,7 +3,8 @@
 use super::{BenchError, audit::AuditError, counts::Counts, load::Load};
 use crate::kit::usage::SERVICES;
 use chassis::{Stopwatch, stack::Stack};
-use ledger::{Bus, jetstream::JetStreamBus};
+use ledger::Bus;
+use ledger_nats::jetstream::JetStreamBus;
 use replay::{drive::projected_lsn, reach::ledger};
 use std::{
     cell::{Cell, RefCell},

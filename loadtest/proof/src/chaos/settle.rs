@@ -86,10 +86,10 @@ pub async fn services_ready(stack: &Stack) -> Check {
 /// Whether the chain holds, as `apportion verify` has it; and the ledger as the feeds are compared with it.
 pub async fn ledger(stack: &Stack) -> Result<(Ledger, String), EndError> {
     let bus = reach::ledger(stack).await?;
-    let verified = match ledger::verify(&bus, &[]).await {
+    let verified = match ledger_nats::verify(&bus, &[]).await {
         Ok(verified) => verified,
-        Err(ledger::VerifyError::Bus(error)) => return Err(error.into()),
-        Err(ledger::VerifyError::Chain(error)) => return Err(error.into()),
+        Err(ledger_nats::VerifyError::Bus(error)) => return Err(error.into()),
+        Err(ledger_nats::VerifyError::Chain(error)) => return Err(error.into()),
     };
     let mut ledger = Ledger::new(CellNo(stack.cell.number));
     let mut chain = Chain::default();

@@ -9,7 +9,8 @@ use super::{
 };
 use chassis::{Stopwatch, stack::Stack};
 use clap::Args;
-use ledger::{Bus, BusError, Chain, ChainError, Tail, jetstream::JetStreamBus};
+use ledger::{Bus, BusError, Chain, ChainError, Tail};
+use ledger_nats::jetstream::JetStreamBus;
 use replay::{
     command::block_on,
     reach::{self, ReachError},

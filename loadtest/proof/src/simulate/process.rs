@@ -7,13 +7,16 @@ use admission::{
     publish::FeedSink,
 };
 use ledger::{
-    Decider, Decode, Inbox, InboxLimits, InboxMessage, Leader, LeaderError, LeaderOptions,
-    NoObserver, Observer, Projector, ProjectorError, Question,
+    Decider, Inbox, InboxLimits, InboxMessage,
     memory::{MemoryBus, Seeded},
 };
-use node_heartbeat::domain::{Command, Config as NodeConfig, Effect, Nodes};
-use quota::domain::Quota;
-use scheduler::domain::{Config as SchedulerConfig, Scheduler};
+use ledger_nats::{
+    Decode, Leader, LeaderError, LeaderOptions, NoObserver, Observer, Projector, ProjectorError,
+    Question,
+};
+use node_heartbeat_rules::{Command, Config as NodeConfig, Effect, Nodes};
+use quota_rules::Quota;
+use scheduler_rules::{Config as SchedulerConfig, Scheduler};
 use std::{
     any::Any,
     cell::{Cell, RefCell},

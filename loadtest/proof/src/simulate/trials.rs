@@ -1,8 +1,9 @@
 //! Trials: what would become of requests is asked of quota and the scheduler while they work. It changes nothing.
 
-use ledger::{Question, Questions, memory::Seeded};
-use quota::domain::Quota;
-use scheduler::domain::Scheduler;
+use ledger::memory::Seeded;
+use ledger_nats::{Question, Questions};
+use quota_rules::Quota;
+use scheduler_rules::Scheduler;
 use std::{
     future::Future,
     pin::Pin,

@@ -25,12 +25,12 @@ use ledger::{
     Inbox, InboxLimits, InboxMessage, Record,
     memory::{MemoryBus, Seeded},
 };
-use node_heartbeat::domain::{Config as NodeConfig, Effect, Joining, Nodes};
+use node_heartbeat_rules::{Config as NodeConfig, Effect, Joining, Nodes};
 pub use profile::Rare;
 use profile::{AMPLE_BYTES, FaultProfile, began_ms, capacity, faults, limits};
 use prost::Message;
-use quota::domain::Quota;
-use scheduler::domain::{Config as SchedulerConfig, Scheduler};
+use quota_rules::Quota;
+use scheduler_rules::{Config as SchedulerConfig, Scheduler};
 use schemas::v1;
 use std::{
     collections::{BTreeMap, VecDeque},

@@ -6,7 +6,7 @@ use async_nats::jetstream::{
     self,
     stream::{Config, PersistenceMode, RetentionPolicy, StorageType},
 };
-use ledger::cell::{Chosen, ledger_config};
+use ledger_nats::cell::{Chosen, ledger_config};
 use std::time::Duration;
 
 async fn unsafe_cell(change: impl Fn(&mut Config)) -> Suite {

@@ -234,7 +234,7 @@ async fn a_foreign_record_on_the_ledger_stops_its_readers() -> Outcome {
             "{name}: {said}"
         );
     }
-    let error = ledger::verify(&bus, &[])
+    let error = ledger_nats::verify(&bus, &[])
         .await
         .expect_err("it is no frame")
         .to_string();

@@ -4,16 +4,14 @@ use crate::e2e::{
     agent::Agent,
     suite::{Outcome, Setup, Suite, eventually, id, small},
 };
-use admission::domain::{Admission, Config as AdmissionConfig};
+use admission_rules::{Admission, Config as AdmissionConfig};
 use chassis::Clock;
 use client::{Client, Operation, SetQuota, SetTenant};
-use ledger::{
-    Bus, Decider, Inbox, InboxLimits, Leader, LeaderOptions, NoObserver, Replica, Snapshot, Stored,
-    Tail, jetstream::JetStreamBus, state_digest,
-};
-use node_heartbeat::domain::{Config as NodeConfig, Joining, Nodes};
-use quota::domain::Quota;
-use scheduler::domain::Scheduler;
+use ledger::{Bus, Decider, Inbox, InboxLimits, Replica, Snapshot, Stored, Tail, state_digest};
+use ledger_nats::{Leader, LeaderOptions, NoObserver, jetstream::JetStreamBus};
+use node_heartbeat_rules::{Config as NodeConfig, Joining, Nodes};
+use quota_rules::Quota;
+use scheduler_rules::Scheduler;
 use schemas::v1::{Cancel, RunPhase, request::Verb};
 use std::sync::Arc;
 use tokio::task::JoinHandle;
@@ -34,7 +32,7 @@ impl Live {
     async fn lead<D: Decider + Sync>(
         suite: &Suite,
         config: D::Config,
-        inbox: Option<(Inbox, ledger::Decode<D::Command>)>,
+        inbox: Option<(Inbox, ledger_nats::Decode<D::Command>)>,
     ) -> Self {
         let options = LeaderOptions {
             config,
@@ -65,19 +63,19 @@ impl Live {
             operation_window_ms: vocab::HOUR_MS,
             operations_max: 1_000,
             allocations_max: 1_000,
-            room: admission::domain::Shares::default(),
+            room: admission_rules::Shares::default(),
             slot_ms: 1000,
             window_slots: 172_800,
         };
         let ingress = (
             Inbox::Ingress,
-            Arc::new(admission::commands) as ledger::Decode<_>,
+            Arc::new(admission::commands) as ledger_nats::Decode<_>,
         );
         let report = (
             Inbox::Report,
             Arc::new(move |message: &_, commands: &mut _| {
                 node_heartbeat::report(message, cell, commands);
-            }) as ledger::Decode<_>,
+            }) as ledger_nats::Decode<_>,
         );
         let nodes = NodeConfig {
             lease_ms: 3_600_000,
@@ -85,7 +83,7 @@ impl Live {
         };
         [
             Self::lead::<Admission>(suite, admission, Some(ingress)).await,
-            Self::lead::<Quota>(suite, quota::domain::Config::default(), None).await,
+            Self::lead::<Quota>(suite, quota_rules::Config::default(), None).await,
             Self::lead::<Scheduler>(suite, scheduler::Config::default(), None).await,
             Self::lead::<Nodes>(suite, nodes, Some(report)).await,
         ]

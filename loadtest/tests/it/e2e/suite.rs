@@ -4,8 +4,8 @@ use crate::e2e::agent::Agent;
 use analytics::{AnalyticsService, store::Store};
 use chassis::{BootError, Config, Context, Failure, Needs, Service, Shutdown, run_service};
 use client::{Client, ConnectOptions, Position, SetQuota, SetRate, SetTenant};
-use ledger::{
-    Bus, Chain, Tail,
+use ledger::{Bus, Chain, Tail};
+use ledger_nats::{
     cell::{self, Chosen},
     jetstream::JetStreamBus,
 };
@@ -451,7 +451,9 @@ impl Suite {
 
     pub async fn assert_verified(&self) {
         let bus = self.bus("analytics").await;
-        let verified = ledger::verify(&bus, &[]).await.expect("an unbroken chain");
+        let verified = ledger_nats::verify(&bus, &[])
+            .await
+            .expect("an unbroken chain");
         assert!(verified.frames > 0);
     }
 

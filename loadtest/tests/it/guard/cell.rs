@@ -8,11 +8,12 @@ use admission::feed::Feed;
 use allocation_counter::AllocationInfo;
 use analytics::domain::Usage;
 use ledger::{
-    Batch, Chain, Inbox, InboxLimits, InboxMessage, LedgerId, NoObserver, Projection, Projector,
-    ProjectorError, Record, Resume, SAYS_AFTER, Sink, SinkError,
+    Batch, Chain, Inbox, InboxLimits, InboxMessage, LedgerId, Projection, Record, Resume,
+    SAYS_AFTER, Sink, SinkError,
     memory::{Faults, MemoryBus},
 };
-use node_heartbeat::domain::{Config as NodeConfig, Effect, Joining};
+use ledger_nats::{NoObserver, Projector, ProjectorError};
+use node_heartbeat_rules::{Config as NodeConfig, Effect, Joining};
 use proof::simulate::{MemoryFeed, Orders, Process, Role, Shared, SimTime, WorldClock};
 use scheduler::Config as SchedulerConfig;
 use std::{

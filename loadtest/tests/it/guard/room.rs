@@ -8,10 +8,10 @@ use crate::guard::{
 use admission::{domain::Admission, feed::Feed};
 use analytics::domain::Usage;
 use ledger::{Chain, Decider, InboxMessage, Projection, Record, Replica};
-use node_heartbeat::domain::Nodes;
+use node_heartbeat_rules::Nodes;
 use proof::simulate::Role;
-use quota::domain::Quota;
-use scheduler::domain::Scheduler;
+use quota_rules::Quota;
+use scheduler_rules::Scheduler;
 use schemas::v1::{
     Batch, Cancel, GangRequest, Label, PlacementRules, Requirement, Submit, Work, request::Verb,
 };

@@ -15,7 +15,8 @@ use async_nats::{
     },
 };
 use futures::future::join_all;
-use ledger::{LedgerId, SinkError, jetstream::JetStreamBus};
+use ledger::{LedgerId, SinkError};
+use ledger_nats::jetstream::JetStreamBus;
 use schemas::subjects::Subjects;
 
 /// Publishes replies; when they have arrived nobody knows.

@@ -1,7 +1,8 @@
 //! Answers of which nothing is recorded: refusals, and what becomes of trials. Best effort: whoever hears nothing asks again.
 
 use super::{Replies, ReplyTo, jetstream::send_replies};
-use crate::{domain::Turned, feed::unrecorded};
+use crate::feed::unrecorded;
+use admission_rules::Turned;
 use async_nats::Client;
 use chassis::{Failure, Shutdown};
 use schemas::subjects::Subjects;

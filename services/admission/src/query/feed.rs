@@ -7,7 +7,7 @@ use async_nats::jetstream::{
 };
 use chassis::query::{Asked, PAGE_BYTES_MAX, Trouble, Verb, page_limit};
 use futures::StreamExt;
-use ledger::jetstream::JetStreamBus;
+use ledger_nats::jetstream::JetStreamBus;
 use prost::Message;
 use schemas::v1::{FeedPage, FeedQuery, TenantEvent, TenantEvents};
 use std::{

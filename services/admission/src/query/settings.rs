@@ -1,9 +1,7 @@
 //! What operators have set, as the requests that would set it again.
 
-use crate::{
-    domain::{ChangeRequest, SETTINGS},
-    store::{self, Own, Setting},
-};
+use crate::store::{self, Own, Setting};
+use admission_rules::{ChangeRequest, SETTINGS};
 use chassis::{
     query::{Asked, Trouble, Verb, cut, cut_to_fit, page_limit},
     warm::OutOfRange,

@@ -4,7 +4,7 @@ mod outcome;
 
 pub use outcome::{EVENTS, OUTCOMES, outcome, tenant_event};
 
-use crate::domain::{ArrayRequest, Command, Verb};
+use admission_rules::{ArrayRequest, Command, Verb};
 use compact_str::CompactString;
 use ledger::{Digest, InboxMessage};
 use prost::bytes::Bytes;

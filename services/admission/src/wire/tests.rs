@@ -1,11 +1,11 @@
 //! Requests as bytes.
 
 use super::*;
-use crate::domain::{
-    Admission, ChangeRequest, Config, DependencyRequest, RequirementRequest, SpreadRequest,
-};
 use crate::feed::{FeedItem, FeedKind, FeedPosition, Outcome};
 use crate::operation::{OutcomeKind, SubmitState, Waiting};
+use admission_rules::{
+    Admission, ChangeRequest, Config, DependencyRequest, RequirementRequest, SpreadRequest,
+};
 use ledger::{Decider, Draft};
 use prost::Message as _;
 use schemas::v1::{self, request};

@@ -7,7 +7,8 @@ use admission::{
 };
 use async_nats::{HeaderMap, jetstream};
 use chassis::query::{Asked, Verb};
-use ledger::{Batch, LedgerId, Resume, Sink, SinkError, cell, jetstream::JetStreamBus};
+use ledger::{Batch, LedgerId, Resume, Sink, SinkError};
+use ledger_nats::{cell, jetstream::JetStreamBus};
 use prost::Message;
 use schemas::{
     subjects::{HEADER_PART, HEADER_POSITION, Subjects},

@@ -1,6 +1,6 @@
 //! What docs/bus.md says of retries is what admission does.
 
-use admission::domain::is_kept;
+use admission_rules::is_kept;
 use schemas::v1;
 use vocab::Rule;
 

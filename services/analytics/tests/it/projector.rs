@@ -7,9 +7,10 @@ use analytics::{
 };
 use chassis::Clock;
 use ledger::{
-    Bus, Digest, NoObserver, Projector,
+    Bus, Digest,
     memory::{Faults, MemoryBus, Seeded},
 };
+use ledger_nats::{NoObserver, Projector};
 use prost::Message;
 use schemas::v1;
 use std::{collections::BTreeMap, error::Error, time::Duration};
@@ -87,7 +88,7 @@ fn events(runs: u64) -> Vec<(At, Event)> {
 async fn life(
     bus: &MemoryBus,
     store: &Store,
-) -> Result<std::convert::Infallible, ledger::ProjectorError> {
+) -> Result<std::convert::Infallible, ledger_nats::ProjectorError> {
     let sink = ClickHouseSink::new(store.clone(), "EUR", Default::default(), |_| {});
     let projector: Projector<Usage, _, _, _> =
         Projector::new(bus.clone(), Clock::real(), sink, Box::new(NoObserver));

@@ -1,6 +1,7 @@
 //! Leaders and projectors as instruments and health see them.
 
-use ledger::{BusError, Figures, Frame, Observer, ProjectorObserver, Standing};
+use ledger::{BusError, Figures, Frame};
+use ledger_nats::{Observer, ProjectorObserver, Standing};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::{
     counter::Counter, family::Family, gauge::Gauge, histogram::Histogram,

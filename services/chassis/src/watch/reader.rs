@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ledger::{Bus, cell, jetstream::JetStreamBus};
+use ledger::Bus;
+use ledger_nats::{cell, jetstream::JetStreamBus};
 use prometheus_client::metrics::{family::Family, gauge::Gauge};
 use tokio::sync::watch::Sender;
 use vocab::{Level, Lsn};

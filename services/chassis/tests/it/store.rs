@@ -2,7 +2,8 @@
 
 use async_nats::jetstream;
 use chassis::{Behind, Config};
-use ledger::{Bus, cell};
+use ledger::Bus;
+use ledger_nats::cell;
 use schemas::subjects::Subjects;
 use std::{net::SocketAddr, time::Duration};
 use testkit::NatsServer;

@@ -14,7 +14,7 @@ use clap::Args;
 use client::{Client, ConnectOptions};
 use file::{File, Settings};
 use identity::Login;
-use ledger::jetstream::JetStreamBus;
+use ledger_nats::jetstream::JetStreamBus;
 use resolve::{Environment, Resolved, resolve};
 use schemas::subjects::{OPERATOR, Subjects};
 use sqlx::{

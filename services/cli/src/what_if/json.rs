@@ -2,7 +2,7 @@
 
 use super::{fold::Folded, text};
 use crate::explain::object;
-use scheduler::domain::what_if::{
+use scheduler_rules::what_if::{
     Difference, Differences, NodesUsed, Preempted, QueueDifference, Requested, Shares, Standing,
 };
 use serde_json::Value;

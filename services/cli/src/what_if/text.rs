@@ -5,7 +5,7 @@ use crate::{
     explain::percent,
     print::{Sheet, column, plain},
 };
-use scheduler::domain::what_if::{
+use scheduler_rules::what_if::{
     Difference, Differences, Kind, NodesUsed, Preempted, QueueDifference, Requested, Standing,
 };
 use vocab::{AllocationNo, CellNo, Lsn, Millis};

@@ -1,7 +1,4 @@
 //! The integration tests of this crate, in one program: each more is linked with all dependencies again.
 
 mod golden;
-mod jetstream;
-mod projector;
-mod restart;
 mod rules;

@@ -1,7 +1,7 @@
 //! The accounts' rows: what quota's books say, and what those do not remember.
 
 use super::{Change, Key, hours::Hours};
-use crate::domain::Holding;
+use quota_rules::Holding;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vocab::{Limits, Millis, OnExceed, QuotaResource, ReclaimFrom, TenantSettings, Token};

@@ -1,7 +1,7 @@
 //! Budgets' rows: what quota's meters say, the version, and since when nothing is left.
 
 use super::Change;
-use crate::domain::Quota;
+use quota_rules::Quota;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::{Account, Budget, BudgetOf, Millis, Period};

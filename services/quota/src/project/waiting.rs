@@ -1,7 +1,7 @@
 //! The rows of what waits for quota: since when, and what it was told.
 
 use super::Change;
-use crate::domain::Quota;
+use quota_rules::Quota;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use vocab::{Account, AllocationNo, Millis, Refusal};

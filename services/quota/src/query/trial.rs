@@ -1,9 +1,9 @@
 //! What would be decided on a request.
 
 use super::limits::limits;
-use crate::domain::{Quota, Trial, TriedLimit, WouldBe};
 use chassis::query::{Asked, Trouble, Verb, ask_state, tried};
-use ledger::Questions;
+use ledger_nats::Questions;
+use quota_rules::{Quota, Trial, TriedLimit, WouldBe};
 use schemas::v1::{
     QuotaTrial, QuotaTrialAwaiting, QuotaTrialLimit, QuotaTrialReserved, QuotaTrialWaiting,
     TryQuotaQuery, TryQuotaReply, quota_trial::Decided,

@@ -1,8 +1,8 @@
 //! Named resources as rows. What is folded for them is what the scheduler folds.
 
 use super::Change;
-use crate::domain::Named;
 use ledger::IllegalEvent;
+use scheduler_rules::Named;
 use vocab::fact::{LeaseExpired, ResourceDecided};
 use vocab::{At, LeaseNo, LeaseState, Millis, ResourceAnswer, ResourceAsk, Slot, Token};
 

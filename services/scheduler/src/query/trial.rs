@@ -1,9 +1,9 @@
 //! Where a request would be placed, or why it would wait.
 
 use super::nodes::amounts;
-use crate::domain::{Scheduler, Standing, Trial, WouldBe};
 use chassis::query::{Asked, Trouble, Verb, ask_state, tried};
-use ledger::Questions;
+use ledger_nats::Questions;
+use scheduler_rules::{Scheduler, Standing, Trial, WouldBe};
 use schemas::v1::{
     self, NodesKeptOff, PlaceTrial, PlaceTrialNever, PlaceTrialPlaced, PlaceTrialWaiting,
     TryPlaceQuery, TryPlaceReply, place_trial::Decided,

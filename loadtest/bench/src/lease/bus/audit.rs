@@ -1,6 +1,7 @@
 //! The ledger against what the clients were told.
 
-use ledger::{Bus, BusError, Chain, ChainError, Tail, jetstream::JetStreamBus};
+use ledger::{Bus, BusError, Chain, ChainError, Tail};
+use ledger_nats::jetstream::JetStreamBus;
 use proof::history::{Answer, Fact, wire::Entries};
 use serde::Serialize;
 use std::collections::BTreeSet;

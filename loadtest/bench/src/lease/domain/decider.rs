@@ -3,7 +3,7 @@
 use super::{DomainError, Subject};
 use crate::lease::workload::token;
 use ledger::{Decider, Draft};
-use scheduler::domain::{Config, Scheduler};
+use scheduler_rules::{Config, Scheduler};
 use vocab::fact::{ResourceAsked, ResourceDecided};
 use vocab::{
     At, Event, EventNo, LeaseNo, Lsn, Millis, Operation, ResourceAnswer, ResourceAsk, Slot, Token,

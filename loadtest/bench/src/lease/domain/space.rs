@@ -1,7 +1,7 @@
 //! The kernel's space of one tenant.
 
 use super::{DomainError, Subject};
-use scheduler::domain::{Bounds, Space};
+use scheduler_rules::{Bounds, Space};
 use vocab::{LeaseNo, ResourceAnswer, ResourceAsk, Slot};
 
 pub struct Kernel {

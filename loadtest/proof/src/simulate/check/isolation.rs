@@ -7,8 +7,8 @@
 use super::{Invariant, Violation};
 use crate::simulate::world::token;
 use ledger::{Decider, Draft, LedgerId, Replica, Snapshot, memory::MemoryBus, memory::Seeded};
-use quota::domain::Quota;
-use scheduler::domain::{Config, Scheduler, what_if::told_to_stop};
+use quota_rules::Quota;
+use scheduler_rules::{Config, Scheduler, what_if::told_to_stop};
 use std::fmt;
 use vocab::fact::{
     AllocationRequested, AllocationWaiting, NodeRegistered, PriorityClassSet, QueueSet, QuotaSet,

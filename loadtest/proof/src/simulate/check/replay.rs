@@ -6,7 +6,7 @@ use super::{Invariant, Violation};
 use ledger::{
     Decider, Digest, Draft, LedgerId, Record, Replica, Snapshot, memory::MemoryBus, state_digest,
 };
-use scheduler::domain::{Config, Scheduler};
+use scheduler_rules::{Config, Scheduler};
 use vocab::fact::AllocationWaiting;
 use vocab::{Event, Millis, WaitingReason};
 

@@ -4,9 +4,8 @@
 use super::World;
 use crate::simulate::{Ended, Invariant, Process, Role, Violation};
 use bytes::Bytes;
-use ledger::{
-    BusError, Inbox, InboxMessage, LeaderError, LedgerId, ProjectorError, Snapshot, VerifyError,
-};
+use ledger::{BusError, Inbox, InboxMessage, LedgerId, Snapshot};
+use ledger_nats::{LeaderError, ProjectorError, VerifyError};
 use std::{
     future::Future,
     pin::pin,
@@ -95,7 +94,7 @@ impl World {
     /// Every link holds, and still it is not what was read.
     fn verification_finds_it(&self, keep: u64) -> Result<(), Violation> {
         let known = self.known();
-        let mut verifying = pin!(ledger::verify(&self.shared.bus, &[]));
+        let mut verifying = pin!(ledger_nats::verify(&self.shared.bus, &[]));
         let mut context = Context::from_waker(Waker::noop());
         let verified = loop {
             if let Poll::Ready(verified) = verifying.as_mut().poll(&mut context) {

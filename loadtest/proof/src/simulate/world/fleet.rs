@@ -6,7 +6,7 @@ use crate::simulate::{
     check::{Heartbeat, Invariant, Named, Violation},
 };
 use ledger::{Inbox, InboxMessage, memory::Seeded};
-use node_heartbeat::domain::{Assignment, Command, Conditions, Effect};
+use node_heartbeat_rules::{Assignment, Command, Conditions, Effect};
 use prost::Message;
 use schemas::v1;
 use std::{slice, sync::atomic::Ordering};

@@ -3,9 +3,8 @@
 
 use super::World;
 use crate::simulate::{Ended, Invariant, Role, Violation, frame};
-use ledger::{
-    BusError, ChainError, LeaderError, ProjectorError, ReplicaError, VerifyError, memory::Foreign,
-};
+use ledger::{BusError, ChainError, ReplicaError, memory::Foreign};
+use ledger_nats::{LeaderError, ProjectorError, VerifyError};
 use std::{
     collections::BTreeMap,
     future::Future,
@@ -113,7 +112,7 @@ impl World {
     }
 
     fn verification_stops(&self, lsn: Lsn) -> Result<(), Violation> {
-        let mut verifying = pin!(ledger::verify(&self.shared.bus, &[]));
+        let mut verifying = pin!(ledger_nats::verify(&self.shared.bus, &[]));
         let mut context = Context::from_waker(Waker::noop());
         let verified = loop {
             if let Poll::Ready(verified) = verifying.as_mut().poll(&mut context) {

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use chassis::{Config, Context, Failure, Service, Shutdown, run_service};
-use ledger::{cell, jetstream::JetStreamBus};
+use ledger_nats::{cell, jetstream::JetStreamBus};
 use schemas::subjects::Subjects;
 use serde::Deserialize;
 use testkit::Servers;

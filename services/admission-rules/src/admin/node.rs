@@ -1,0 +1,45 @@
+//! Which nodes may join, and as what.
+
+use crate::check::{TIME_MS_MAX, amount};
+use vocab::{Millis, NodeApproval, NodeCapacity, Refusal, Rule};
+
+/// An approval as it was written.
+#[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
+#[wire(name = "NodeApprovalRequest")]
+pub struct ApprovalRequest {
+    #[wire(1)]
+    pub capacity: Option<NodeCapacity>,
+    #[wire(2)]
+    pub token_digest: Option<[u8; 32]>,
+    #[wire(3)]
+    pub token_until_ms: i64,
+}
+
+impl ApprovalRequest {
+    pub(super) fn check(&self, now: Millis) -> Result<NodeApproval, Refusal> {
+        let invalid = |field: &str| Refusal::new(Rule::SettingInvalid, field);
+        amount(self.token_until_ms, TIME_MS_MAX, "token_until_ms")?;
+        let approval = NodeApproval {
+            capacity: self.capacity.clone().ok_or_else(|| invalid("capacity"))?,
+            token: self.token_digest.ok_or_else(|| invalid("token_digest"))?,
+            until: Millis(self.token_until_ms),
+        };
+        if !approval.plausible() {
+            return Err(invalid("capacity"));
+        }
+        if approval.until <= now {
+            return Err(Refusal::new(Rule::IntervalInvalid, "token_until_ms"));
+        }
+        Ok(approval)
+    }
+}
+
+impl From<&NodeApproval> for ApprovalRequest {
+    fn from(approval: &NodeApproval) -> Self {
+        Self {
+            capacity: Some(approval.capacity.clone()),
+            token_digest: Some(approval.token),
+            token_until_ms: approval.until.0,
+        }
+    }
+}

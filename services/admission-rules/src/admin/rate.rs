@@ -1,0 +1,134 @@
+//! Rates.
+
+use crate::{
+    Admission,
+    check::{amount, optional, written_amount, written_name},
+    settings::rate_name,
+};
+use vocab::fact::RateSet;
+use vocab::{AdminChange, Millis, Month, RateKey, RateScope, Refusal, ResourceKey, Rule};
+
+/// A million of the currency per unit and hour.
+const RATE_MAX: u64 = 1_000_000_000_000;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
+#[wire(name = "SetRate")]
+pub struct RateRequest {
+    #[wire(1)]
+    pub resource: String,
+    #[wire(2)]
+    pub micro_per_unit_hour: i64,
+    #[wire(3)]
+    pub effective_from_ms: i64,
+    #[wire(4, optional)]
+    pub expected_version: Option<u64>,
+    #[wire(5)]
+    pub tenant: String,
+    #[wire(6)]
+    pub priority_class: String,
+    #[wire(7)]
+    pub pool: String,
+    #[wire(8)]
+    pub cluster: String,
+    #[wire(9)]
+    pub withdrawn: bool,
+}
+
+impl Admission {
+    pub(super) fn check_rate(
+        &self,
+        request: &RateRequest,
+        now: Millis,
+    ) -> Result<AdminChange, Refusal> {
+        let resource = ResourceKey::parse(&request.resource)
+            .ok_or_else(|| Refusal::new(Rule::ResourceUnknown, "resource"))?;
+        let key = RateKey {
+            resource,
+            scope: self.check_scope(request)?,
+        };
+        let withdrawn = request.withdrawn;
+        let most = if withdrawn { 0 } else { RATE_MAX };
+        let micro = request.micro_per_unit_hour;
+        let micro_per_unit_hour = amount(micro, most, "micro_per_unit_hour")?;
+        let effective_from = match request.effective_from_ms {
+            0 if withdrawn => Millis(now.0.saturating_add(1)),
+            ms => Millis(ms),
+        };
+        self.check_effective(&key, withdrawn, effective_from, now)?;
+        let RateKey { resource, scope } = key;
+        Ok(AdminChange::Rate(RateSet {
+            resource,
+            micro_per_unit_hour,
+            effective_from,
+            scope,
+            withdrawn,
+        }))
+    }
+
+    /// Pools and clusters are labels that a node may yet have; tenants and priority classes are settings.
+    fn check_scope(&self, request: &RateRequest) -> Result<RateScope, Refusal> {
+        let scope = RateScope {
+            tenant: optional(&request.tenant, "tenant")?,
+            priority_class: optional(&request.priority_class, "priority_class")?,
+            pool: optional(&request.pool, "pool")?,
+            cluster: optional(&request.cluster, "cluster")?,
+        };
+        let unknown = |tenant| !self.settings.knows_tenant(tenant);
+        if scope.tenant.as_ref().is_some_and(unknown) {
+            return Err(Refusal::new(Rule::TenantUnknown, "tenant"));
+        }
+        let unknown = |class| !self.settings.classes.contains_key(class);
+        if scope.priority_class.as_ref().is_some_and(unknown) {
+            return Err(Refusal::new(Rule::PriorityClassUnknown, "priority_class"));
+        }
+        Ok(scope)
+    }
+
+    /// To the millisecond. The first rate of a resource and scope may reach back to the beginning, because nothing was billed by
+    /// another, unless a month is closed; a later one may not, and neither may what takes one back.
+    fn check_effective(
+        &self,
+        key: &RateKey,
+        withdrawn: bool,
+        effective_from: Millis,
+        now: Millis,
+    ) -> Result<(), Refusal> {
+        let subject = "effective_from_ms";
+        if effective_from < Millis(0) || effective_from >= Month::LAST.end() {
+            return Err(Refusal::new(Rule::SettingInvalid, subject));
+        }
+        let was_set = self.settings.rate_was_set(key);
+        if withdrawn && !was_set {
+            return Err(Refusal::new(Rule::RateUnknown, rate_name(key)));
+        }
+        if effective_from > now {
+            return Ok(());
+        }
+        if effective_from > Millis(0) || was_set {
+            return Err(Refusal::new(Rule::RateForAPastHour, subject));
+        }
+        match self.closed_through {
+            Some(Month(closed)) => {
+                Err(Refusal::over(Rule::PeriodClosed, subject, closed.into(), 0))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<&RateSet> for RateRequest {
+    fn from(set: &RateSet) -> Self {
+        let scope = &set.scope;
+        Self {
+            resource: set.resource.to_string(),
+            micro_per_unit_hour: written_amount(set.micro_per_unit_hour),
+            effective_from_ms: set.effective_from.0,
+            expected_version: None,
+            tenant: written_name(scope.tenant.as_ref()),
+            priority_class: written_name(scope.priority_class.as_ref()),
+            pool: written_name(scope.pool.as_ref()),
+            cluster: written_name(scope.cluster.as_ref()),
+            withdrawn: set.withdrawn,
+        }
+    }
+}

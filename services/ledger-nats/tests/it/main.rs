@@ -1,0 +1,5 @@
+//! The integration tests of this crate, in one program: each more is linked with all dependencies again.
+
+mod jetstream;
+mod projector;
+mod restart;
