@@ -3,12 +3,10 @@
 
 use ledger::{Chain, Projection, Record, Replica, Snapshot, memory::Seeded};
 use proof::simulate::run_seed;
-use quota::{
-    domain::Quota,
-    project::{
-        AccountState, BudgetKey, BudgetState, Change, Input, Key, WaitingState, WarmProjection,
-    },
+use quota::project::{
+    AccountState, BudgetKey, BudgetState, Change, Input, Key, WaitingState, WarmProjection,
 };
+use quota_rules::Quota;
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::{AllocationNo, Event, QuotaResource, Writer, fact::Inputs};
 

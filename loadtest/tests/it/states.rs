@@ -4,7 +4,8 @@
 //! made of it, by its version. A state that is another one now must have another version, and the state of the version before
 //! must be upgraded to it: a service that starts with an older snapshot then has what a fold of the whole ledger would give.
 
-use admission::{domain::Admission, feed::Feed};
+use admission::feed::Feed;
+use admission_rules::Admission;
 use analytics::domain::Usage;
 use ledger::{
     Chain, Decider, LedgerId, Projection, Record, Replica, Snapshot, Upgrade, state_digest,

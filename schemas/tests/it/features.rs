@@ -1,4 +1,4 @@
-//! Programs, tests and `-p` of each service turn on the same features of all dependencies, so that none builds again what
+//! What crates are built of. Programs, tests and `-p` of each service turn on the same features of all dependencies, so that none builds again what
 //! another has built (docs/adr/0079-build-programs-and-tests-once.md).
 
 use std::{collections::BTreeSet, path::Path, process::Command};
@@ -53,5 +53,45 @@ fn features_are_the_same_in_every_build() {
         "bench",
     ] {
         check(&["--package", package, "--edges", "normal,build"]);
+    }
+}
+
+/// The inner loop: their tests are built in seconds, and cannot do IO (docs/adr/0080-rules-are-crates-without-io.md).
+#[test]
+fn rules_are_built_of_few_crates_without_io() {
+    const CRATES_MAX: usize = 60;
+    const IO: [&str; 11] = [
+        "async-nats",
+        "axum",
+        "clickhouse",
+        "futures-util",
+        "hyper",
+        "mio",
+        "rustls",
+        "socket2",
+        "sqlx",
+        "tokio",
+        "tonic",
+    ];
+    for package in [
+        "admission-rules",
+        "quota-rules",
+        "scheduler-rules",
+        "node-heartbeat-rules",
+    ] {
+        let words = ["--package", package, "--edges", "normal,build,dev"];
+        let tree = resolved(&words);
+        let crates: BTreeSet<String> = tree
+            .iter()
+            .map(|line| line.split(' ').take(2).collect::<Vec<_>>().join(" "))
+            .collect();
+        let of_io = |line: &&String| IO.contains(&line.split(' ').next().unwrap_or_default());
+        let found: Vec<&String> = crates.iter().filter(of_io).collect();
+        assert!(found.is_empty(), "{package} depends on {found:?}");
+        assert!(
+            (10..=CRATES_MAX).contains(&crates.len()),
+            "{package} is built of {} crates, at most {CRATES_MAX}: {crates:?}",
+            crates.len()
+        );
     }
 }

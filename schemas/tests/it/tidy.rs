@@ -110,8 +110,11 @@ fn domains_are_pure() {
         "schemas::v1",
         "prost",
     ];
-    let domain =
-        |path: &str| path.contains("/src/domain/") || path.contains("/named-resources/src/");
+    let domain = |path: &str| {
+        path.contains("-rules/src/")
+            || path.contains("/src/domain/")
+            || path.contains("/named-resources/src/")
+    };
     check(
         &files,
         domain,

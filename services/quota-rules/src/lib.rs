@@ -83,7 +83,7 @@ pub struct Quota {
 
 /// The state of version 7, which differs in its rates alone.
 #[derive(Deserialize)]
-pub(crate) struct QuotaOf7 {
+pub struct QuotaOf7 {
     books: Books,
     claims: Numbered<AllocationNo, Claim>,
     asked: BTreeSet<AllocationNo>,

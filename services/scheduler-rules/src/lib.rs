@@ -45,7 +45,7 @@ pub use class::Amounts;
 pub use figures::METRICS;
 pub use fleet::{Node, NodeNo};
 pub use named_resources::{
-    Bounds, Config, LeaseView, ResourceState, ResourceView, Space, UnfitBound,
+    Bounds, Config, LeaseView, Named, ResourceState, ResourceView, Space, UnfitBound,
 };
 pub use trial::{Candidates, Standing, Trial, WouldBe};
 use vocab::fact::AllocationWaiting;
@@ -61,7 +61,6 @@ use figures::Took;
 use fleet::Fleet;
 use ledger::{Decider, Draft, Figures, IllegalEvent, Scratch};
 use levels::Levels;
-pub(crate) use named_resources::Named;
 use named_resources::{Holds, Input as ResourceInput};
 use pace::Pace;
 use preempt::{Board, Epoch, Rate};

@@ -5,10 +5,8 @@ use super::{
     cluster::token,
     measure::{MeasureError, resident_bytes},
 };
-use admission::{
-    domain::{Admission, Command, Config, TenantRequest, Verb},
-    feed::Feed,
-};
+use admission::feed::Feed;
+use admission_rules::{Admission, Command, Config, TenantRequest, Verb};
 use ledger::{Decider, Draft, Projection};
 use serde::{Deserialize, Serialize};
 use vocab::{At, EventNo, Lsn, Millis, Operation, Token};

@@ -1,11 +1,8 @@
 //! One process of the cell: a leader or the feed's projector, as a future that the world polls or drops.
 
 use super::{clock::SimTime, feed::MemoryFeed, trials::Trials};
-use admission::{
-    domain::{Admission, Config as AdmissionConfig, Turned},
-    feed::Feed,
-    publish::FeedSink,
-};
+use admission::{feed::Feed, publish::FeedSink};
+use admission_rules::{Admission, Config as AdmissionConfig, Turned};
 use ledger::{
     Decider, Inbox, InboxLimits, InboxMessage,
     memory::{MemoryBus, Seeded},

@@ -17,10 +17,8 @@ use super::{
     process::{Orders, Process, Role, Shared, quietly},
     tenants::{CELL, Known, Tenants},
 };
-use admission::{
-    domain::{Admission, Config as AdmissionConfig, Shares, Turned},
-    publish::FeedMessage,
-};
+use admission::publish::FeedMessage;
+use admission_rules::{Admission, Config as AdmissionConfig, Shares, Turned};
 use ledger::{
     Inbox, InboxLimits, InboxMessage, Record,
     memory::{MemoryBus, Seeded},

@@ -5,7 +5,8 @@ use crate::guard::{
     cell::{Cell, count_held},
     tasks::{self, PER_MESSAGE, PER_ROUND, TENANTS},
 };
-use admission::{domain::Admission, feed::Feed};
+use admission::feed::Feed;
+use admission_rules::Admission;
 use analytics::domain::Usage;
 use ledger::{Chain, Decider, InboxMessage, Projection, Record, Replica};
 use node_heartbeat_rules::Nodes;

@@ -1,23 +1,22 @@
-//! The modules of a domain depend on each other in one direction.
+//! The modules of a crate of rules depend on each other in one direction.
 //!
-//! A module is a file or a folder directly under `domain/`, without its tests. It uses another one when its code names it:
-//! in a `use`, in a path, or through a name that `mod.rs` re-exports. `mod.rs` defines the state and may use all modules.
-//! Whoever names what `mod.rs` itself defines works on the state as a whole and stands above: so an `impl` of the state may
+//! A module is a file or a folder directly under `src/`, without its tests. It uses another one when its code names it: in a
+//! `use`, in a path, or through a name that `lib.rs` re-exports. `lib.rs` defines the state and may use all modules. A module
+//! that names what `lib.rs` itself defines works on the state as a whole and stands above: so an `impl` of the state may
 //! stand in a module of its own, but no module below may name that one. There is no circle among the modules.
 
 use super::{code, sources};
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Stands for `mod.rs`.
-const ROOT: &str = "mod.rs";
+const ROOT: &str = "lib.rs";
 
 /// Whom each module uses, and where it says so.
 type Graph = BTreeMap<String, BTreeMap<String, String>>;
 
-/// The names below `domain` in one file.
+/// The names below the crate's root in one file.
 struct Names {
-    /// How many modules below `domain` its code stands.
+    /// How many modules below the root its code stands.
     depth: usize,
     found: BTreeSet<String>,
 }
@@ -48,12 +47,7 @@ impl Names {
                     self.path(self.depth.checked_sub(1), rest)
                 }
                 TokenTree::Ident(word) if !after_a_path && *word == "crate" => {
-                    match after_colons(rest) {
-                        Some([TokenTree::Ident(module), rest @ ..]) if *module == "domain" => {
-                            self.path(Some(0), rest)
-                        }
-                        _ => rest,
-                    }
+                    self.path(Some(0), rest)
                 }
                 _ => rest,
             };
@@ -61,7 +55,7 @@ impl Names {
         }
     }
 
-    /// The path goes on at so many modules below `domain`; none: it has left the domain. What comes after it.
+    /// The path goes on at so many modules below the root; none: it has left the crate. Returns what comes after it.
     fn path<'a>(&mut self, at: Option<usize>, code: &'a [TokenTree]) -> &'a [TokenTree] {
         let Some(next) = after_colons(code) else {
             return code;
@@ -136,7 +130,7 @@ fn after_the_item(code: &[TokenTree]) -> &[TokenTree] {
     end.map_or(&[], |end| &code[end + 1..])
 }
 
-/// The modules whose names `mod.rs` re-exports, by name.
+/// The modules whose names `lib.rs` re-exports, by name.
 fn exported(text: &str) -> BTreeMap<String, String> {
     let mut exported = BTreeMap::new();
     let lines: Vec<_> = code(text).map(|(_, line)| line).collect();
@@ -153,7 +147,7 @@ fn exported(text: &str) -> BTreeMap<String, String> {
     exported
 }
 
-/// The graph of the files, each by its path below `domain/`.
+/// The graph of the files, each by its path below `src/`.
 fn graph(files: &BTreeMap<String, String>) -> Graph {
     let module = |path: &str| path.split(['/', '.']).next().unwrap_or(path).to_owned();
     let own = |path: &&String| !path.contains("tests") && !path.ends_with("properties.rs");
@@ -232,7 +226,7 @@ fn check(files: &[(&str, &str)], expected: Option<&str>) {
 }
 
 const STATE: (&str, &str) = (
-    "mod.rs",
+    "lib.rs",
     "mod a; mod b; pub use b::{B, deep::C}; struct State;",
 );
 
@@ -253,10 +247,10 @@ fn a_circle_is_named() {
     check(
         &[
             STATE,
-            ("a/mod.rs", "mod x; use crate::domain::C;"),
+            ("a/mod.rs", "mod x; use crate::C;"),
             (
                 "b/y.rs",
-                "use super::{z, super::a};\n#[cfg(test)] mod tests { use crate::domain::c; }",
+                "use super::{z, super::a};\n#[cfg(test)] mod tests { use crate::c; }",
             ),
         ],
         Some("a -> b -> a: a/mod.rs names C, b/y.rs names a"),
@@ -266,8 +260,8 @@ fn a_circle_is_named() {
         &[
             STATE,
             ("a.rs", "use super::B;"),
-            ("b.rs", "// super::a\nuse crate::a; fn f() { std::a::g() }"),
-            ("b/tests.rs", "use crate::domain::a;"),
+            ("b.rs", "// super::a\nfn f() { std::a::g() }"),
+            ("b/tests.rs", "use crate::a;"),
         ],
         None,
     );
@@ -290,13 +284,15 @@ fn nobody_below_names_one_who_works_on_the_whole_state() {
 }
 
 #[test]
-fn domains_have_no_circle_of_modules() {
+fn rules_have_no_circle_of_modules() {
     let mut faults = Vec::new();
     for service in ["quota", "scheduler"] {
-        let under = format!("services/{service}/src/domain");
+        let under = format!("services/{service}-rules/src");
         let inside = format!("{under}/");
         let files = sources(&under, ".rs").into_iter().map(|(path, text)| {
-            let (_, path) = path.split_once(&inside).expect("it lies in the domain");
+            let (_, path) = path
+                .split_once(&inside)
+                .expect("the path begins with the folder");
             (path.to_owned(), text)
         });
         let fault = fault(&graph(&files.collect()));

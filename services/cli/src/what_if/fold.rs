@@ -2,7 +2,8 @@
 
 use super::Request;
 use crate::{Failure, manifest::Standing};
-use admission::{domain::Admission, query::asked_again};
+use admission::query::asked_again;
+use admission_rules::Admission;
 use client::Operation;
 use ledger::{Bus, Decider, InboxMessage, Replica, Tail};
 use ledger_nats::cell::Chosen;

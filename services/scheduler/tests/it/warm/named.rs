@@ -2,10 +2,8 @@
 
 use super::*;
 use ledger::Projection;
-use scheduler::{
-    domain::{Bounds, Config, Scheduler},
-    project::WarmProjection,
-};
+use scheduler::project::WarmProjection;
+use scheduler_rules::{Bounds, Config, Scheduler};
 use store::{Looked, NamedResource};
 use vocab::fact::{ResourceAsked, TenantSet};
 use vocab::{
