@@ -143,28 +143,38 @@ fn quota() -> impl Strategy<Value = ChangeRequest> {
         account(),
         resource,
         limits,
-        moment(),
-        moment(),
+        (moment(), moment()),
         any::<bool>(),
+        prop::bool::weighted(0.8),
     )
-        .prop_map(
-            |(account, resource, limits, from_ms, until_ms, unlimited)| {
-                ChangeRequest::SetQuota(QuotaRequest {
-                    account,
-                    resource: resource.to_owned(),
-                    limit: limits.0,
-                    soft: limits.1,
-                    burst: limits.2,
-                    burst_ms: limits.3,
-                    borrow: limits.4,
-                    lend: limits.5,
-                    from_ms,
-                    until_ms,
-                    unlimited,
-                    expected_version: None,
-                })
-            },
-        )
+        .prop_map(|(account, resource, limits, moments, unlimited, mended)| {
+            let mut request = QuotaRequest {
+                account,
+                resource: resource.to_owned(),
+                limit: limits.0,
+                soft: limits.1,
+                burst: limits.2,
+                burst_ms: limits.3,
+                borrow: limits.4,
+                lend: limits.5,
+                from_ms: moments.0,
+                until_ms: moments.1,
+                unlimited,
+                expected_version: None,
+            };
+            // Few that are drawn field by field are accepted.
+            if mended {
+                let limit = request.limit;
+                request.unlimited = false;
+                request.soft = request.soft.map(|soft| soft.min(limit));
+                request.lend = request.lend.map(|lend| lend.min(limit));
+                request.burst = request.burst.filter(|burst| *burst > 0);
+                request.burst_ms = i64::from(request.burst.is_some()) * 60_000;
+                request.from_ms = request.from_ms.map(|from| from.max(NOW.0));
+                request.until_ms = request.until_ms.filter(|until| *until > NOW.0 + 9);
+            }
+            ChangeRequest::SetQuota(request)
+        })
 }
 
 fn budget() -> impl Strategy<Value = ChangeRequest> {
