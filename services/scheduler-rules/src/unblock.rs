@@ -85,7 +85,8 @@ impl Scheduler {
     pub(super) fn set_aside(&mut self, aside: &Aside) {
         self.fleet.set_aside(aside.nodes(&self.reservations));
         let one_by_one = self.reservations.any() || aside.promise().is_some();
-        self.waiting.promise(aside.promise(), one_by_one);
+        // Nominees, too, may go where the promise kept them from.
+        self.pace.room_gained |= self.waiting.promise(aside.promise(), one_by_one);
     }
 
     /// What there may be room for now is tried again.

@@ -674,3 +674,46 @@ proptest! {
         prop_assert_eq!(spoken(&w.settle()), Vec::<String>::new());
     }
 }
+
+/// Found by the property above: while a node was promised to another, they were nominated for a second one.
+#[test]
+fn nominees_go_where_a_promise_kept_them_from() {
+    let mut run = Run::new(true);
+    let single = |spec, value| Step::Submit {
+        queue: 0,
+        spec,
+        value,
+    };
+    let gang = |size| Step::Gang {
+        queue: 0,
+        spec: 4,
+        value: 3,
+        size,
+    };
+    let before = [
+        Step::Node(3, 0),
+        single(0, 0),
+        gang(4),
+        single(4, 2),
+        Step::Decide,
+        gang(2),
+        single(0, 1),
+        single(1, 0),
+        Step::Node(2, 0),
+    ];
+    for step in &before {
+        run.step(step);
+    }
+    let (first, member) = (run.asked[0], run.asked[1]);
+    run.model.reclaimed.insert(member);
+    run.world.reclaim(member, Some(first));
+    run.step(&Step::Node(2, 0));
+    run.decide();
+    let nominated = run.world.state.live()[&AllocationNo(first)].phase.clone();
+    assert!(
+        matches!(nominated, crate::Phase::Nominated(_)),
+        "{nominated:?}"
+    );
+    run.decide();
+    assert_eq!(run.world.node_of(first).as_deref(), Some("n2"));
+}

@@ -234,9 +234,10 @@ impl Waiting {
     }
 
     /// Who may go to the nodes that are set aside is different for each pending group. When that changes, all are tried again.
-    pub fn promise(&mut self, promise: Option<Promise>, one_by_one: bool) {
+    /// Returns whether it changed.
+    pub fn promise(&mut self, promise: Option<Promise>, one_by_one: bool) -> bool {
         if self.blocked.one_by_one == one_by_one && self.blocked.promise == promise {
-            return;
+            return false;
         }
         self.blocked.one_by_one = one_by_one;
         self.blocked.promise = promise;
@@ -244,6 +245,7 @@ impl Waiting {
         self.blocked.scheduling_keys.clear();
         self.blocked.pending_groups.clear();
         self.queues.free_all();
+        true
     }
 
     pub fn promised(&self, node: NodeNo) -> bool {
