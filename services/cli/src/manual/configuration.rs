@@ -479,18 +479,18 @@ fn sections() -> Vec<Section> {
         "services/named-resources/src/space/bounds.rs",
     ];
     let admission = [
-        "services/admission/src/domain/config.rs",
-        "services/admission/src/domain/room.rs",
+        "services/admission-rules/src/config.rs",
+        "services/admission-rules/src/room.rs",
     ];
     let nodes = [
-        "services/node-heartbeat/src/domain/mod.rs",
-        "services/node-heartbeat/src/domain/join.rs",
+        "services/node-heartbeat-rules/src/lib.rs",
+        "services/node-heartbeat-rules/src/join.rs",
     ];
     let agent = ["services/node-agent/src/agent/settings.rs"];
     vec![
         common(),
         of_service::<admission::AdmissionService>("Admission", "Config", &admission),
-        of_service::<quota::QuotaService>("Quota", "Config", &["services/quota/src/domain/mod.rs"]),
+        of_service::<quota::QuotaService>("Quota", "Config", &["services/quota-rules/src/lib.rs"]),
         of_service::<scheduler::SchedulerService>("Scheduler", "Config", &leases),
         of_service::<node_heartbeat::NodeHeartbeatService>("Node-heartbeat", "Config", &nodes),
         of_service::<analytics::AnalyticsService>(
