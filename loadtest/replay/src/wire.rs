@@ -7,11 +7,16 @@ use tokio::{
     net::TcpStream,
 };
 
-/// What the server wants signed; it says so in its first line.
+/// What the server wants signed; it says so in its first line, after which it waits for the client. In few reads: a server
+/// closes connections that take seconds to answer.
 async fn nonce(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
-    let mut line = Vec::new();
+    let (mut line, mut buffer) = (Vec::new(), [0; 4096]);
     while !line.ends_with(b"\n") {
-        line.push(stream.read_u8().await?);
+        let read = stream.read(&mut buffer).await?;
+        if read == 0 {
+            return Err(std::io::ErrorKind::UnexpectedEof.into());
+        }
+        line.extend(&buffer[..read]);
     }
     let info = line.strip_prefix(b"INFO ").unwrap_or_default();
     let info: serde_json::Value = serde_json::from_slice(info)?;
@@ -55,7 +60,17 @@ impl Wire {
         let (head, all) = (headers.len(), headers.len() + payload.len());
         let line = format!("HPUB {subject} {head} {all}\r\n");
         let message = [line.as_bytes(), headers, payload, b"\r\n"].concat();
-        self.0.write_all(&message).await
+        let Err(error) = self.0.write_all(&message).await else {
+            return Ok(());
+        };
+        // Before a server closes a connection, it says why.
+        let mut said = Vec::new();
+        let _ = self.0.read_to_end(&mut said).await;
+        let said = String::from_utf8_lossy(&said);
+        Err(std::io::Error::new(
+            error.kind(),
+            format!("{error}; the server said {said:?}"),
+        ))
     }
 
     /// Returns what the server has said by the time that it has read everything.

@@ -308,20 +308,28 @@ async fn damage_is_found() -> Outcome {
         ),
     ];
     let runs = runs(12);
+    // Some runs within a batch, and some not.
+    let (database, store) = filled(&runs, 9).await?;
+    let whole = database.count("allocation_intervals WHERE whole").await?;
+    assert!((1..runs.len() as u64).contains(&whole), "{whole}");
     for (damage, expected) in table {
-        // Some runs within a batch, and some not.
-        let (database, store) = filled(&runs, 9).await?;
-        let whole = database.count("allocation_intervals WHERE whole").await?;
-        assert!((1..runs.len() as u64).contains(&whole), "{whole}");
         assert_eq!(store.conservation().await?.conservation_error_ms(), 0);
+        // DELETE FROM, INSERT INTO or ALTER TABLE.
+        let damaged = damage.split(' ').nth(2).expect("a table");
+        database
+            .execute(&format!("CREATE TABLE spare CLONE AS {damaged}"))
+            .await?;
         database.execute(damage).await?;
         let conservation = store.conservation().await?;
         let found = kinds(&conservation);
         let missing: Vec<_> = expected.iter().filter(|k| !found.contains(k)).collect();
         assert!(missing.is_empty(), "{damage}: {missing:?} not in {found:?}");
-        database.drop().await?;
+        database
+            .execute(&format!("EXCHANGE TABLES {damaged} AND spare"))
+            .await?;
+        database.execute("DROP TABLE spare SYNC").await?;
     }
-    Ok(())
+    database.drop().await
 }
 
 #[tokio::test]

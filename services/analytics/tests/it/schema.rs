@@ -38,54 +38,55 @@ async fn check(changes: &[&str], found: &[&str], left: &[&str]) -> Outcome {
     database.drop().await
 }
 
-/// What is missing is made.
-async fn missing(change: &str, found: &str) -> Outcome {
-    check(&[change], &[found], &[]).await
+/// Changes the tables in one database, each so that one drift is found, in the order of the drifts, which `ensure` mends.
+async fn missing(changes: &[(&str, &str)]) -> Outcome {
+    let (changes, found): (Vec<&str>, Vec<&str>) = changes.iter().copied().unzip();
+    check(&changes, &found, &[]).await
 }
 
-/// What is there is left to a person.
-async fn stays(changes: &[&str], found: &[&str]) -> Outcome {
-    check(changes, found, found).await
+/// As `missing`, but what is there is left to a person.
+async fn stays(changes: &[(&str, &str)]) -> Outcome {
+    let (changes, found): (Vec<&str>, Vec<&str>) = changes.iter().copied().unzip();
+    check(&changes, &found, &found).await
 }
 
 #[tokio::test]
 async fn what_is_missing_is_named_and_made() -> Outcome {
-    missing("DROP TABLE rates", "rates: table missing").await?;
-    missing(
-        "DROP VIEW unrated_usage",
-        "unrated_usage: view missing, expected SELECT tenant, hour, resource, sum(quantity) AS quantity, sum(ms) AS ms \
-         FROM chargeback_hourly WHERE has_rate = 0 GROUP BY tenant, hour, resource",
-    )
+    missing(&[
+        (
+            "ALTER TABLE ledger_ranges MODIFY COLUMN recorded_at REMOVE DEFAULT",
+            "ledger_ranges.recorded_at: default missing, expected now64(3)",
+        ),
+        ("DROP TABLE rates", "rates: table missing"),
+        (
+            "DROP VIEW unrated_usage",
+            "unrated_usage: view missing, expected SELECT tenant, hour, resource, sum(quantity) AS quantity, sum(ms) AS ms \
+             FROM chargeback_hourly WHERE has_rate = 0 GROUP BY tenant, hour, resource",
+        ),
+    ])
     .await?;
-    missing(
-        "ALTER TABLE rates DROP COLUMN micro_per_unit_hour",
-        "rates.micro_per_unit_hour: column missing",
-    )
-    .await?;
-    missing(
-        "ALTER TABLE ledger_ranges MODIFY COLUMN recorded_at REMOVE DEFAULT",
-        "ledger_ranges.recorded_at: default missing, expected now64(3)",
-    )
-    .await?;
-    missing(
-        "ALTER TABLE rates COMMENT COLUMN resource ''",
-        "rates.resource: comment missing, expected cpu, memory, gpu or gpu:<model>.",
-    )
-    .await?;
-    missing(
-        "ALTER TABLE rates MODIFY COMMENT ''",
-        "rates: comment missing, expected Prices.",
-    )
-    .await?;
-    missing(
-        "ALTER TABLE unrated_usage MODIFY COMMENT ''",
-        "unrated_usage: comment missing, expected Use that nobody is charged for because no rate was effective.",
-    )
-    .await?;
-    missing(
-        "ALTER TABLE waits COMMENT COLUMN tenant ''",
-        "waits.tenant: comment missing, expected Whose it was.",
-    )
+    missing(&[
+        (
+            "ALTER TABLE rates DROP COLUMN micro_per_unit_hour",
+            "rates.micro_per_unit_hour: column missing",
+        ),
+        (
+            "ALTER TABLE rates MODIFY COMMENT ''",
+            "rates: comment missing, expected Prices.",
+        ),
+        (
+            "ALTER TABLE rates COMMENT COLUMN resource ''",
+            "rates.resource: comment missing, expected cpu, memory, gpu or gpu:<model>.",
+        ),
+        (
+            "ALTER TABLE unrated_usage MODIFY COMMENT ''",
+            "unrated_usage: comment missing, expected Use that nobody is charged for because no rate was effective.",
+        ),
+        (
+            "ALTER TABLE waits COMMENT COLUMN tenant ''",
+            "waits.tenant: comment missing, expected Whose it was.",
+        ),
+    ])
     .await
 }
 
@@ -149,66 +150,58 @@ async fn every_table_view_and_column_says_what_it_is() -> Outcome {
 
 #[tokio::test]
 async fn what_is_there_and_should_not_be_is_named() -> Outcome {
-    stays(
-        &["CREATE TABLE more (x String) ENGINE = MergeTree ORDER BY x"],
-        &["more: table extra"],
-    )
-    .await?;
-    stays(
-        &["CREATE VIEW more AS SELECT 1 AS one"],
-        &["more: view extra, found SELECT 1 AS one"],
-    )
-    .await?;
-    stays(
-        &["ALTER TABLE rates ADD COLUMN more String DEFAULT 'x' COMMENT 'y'"],
-        &["rates.more: column extra"],
-    )
-    .await?;
-    stays(
-        &["ALTER TABLE rates MODIFY COLUMN version DEFAULT 7"],
-        &["rates.version: default extra, found 7"],
-    )
+    stays(&[
+        (
+            "CREATE TABLE more (x String) ENGINE = MergeTree ORDER BY x",
+            "more: table extra",
+        ),
+        (
+            "CREATE VIEW more_of_it AS SELECT 1 AS one",
+            "more_of_it: view extra, found SELECT 1 AS one",
+        ),
+        (
+            "ALTER TABLE rates ADD COLUMN more String DEFAULT 'x' COMMENT 'y'",
+            "rates.more: column extra",
+        ),
+        (
+            "ALTER TABLE rates MODIFY COLUMN version DEFAULT 7",
+            "rates.version: default extra, found 7",
+        ),
+    ])
     .await
 }
 
 #[tokio::test]
 async fn what_is_otherwise_is_named() -> Outcome {
-    stays(
-        &["ALTER TABLE rates MODIFY COLUMN micro_per_unit_hour UInt32"],
-        &["rates.micro_per_unit_hour: type different, expected UInt64, found UInt32"],
-    )
-    .await?;
-    stays(
-        &["ALTER TABLE rates MODIFY COLUMN micro_per_unit_hour CODEC(ZSTD(1))"],
-        &["rates.micro_per_unit_hour: type different, expected UInt64, found UInt64 CODEC(ZSTD(1))"],
-    )
-    .await?;
-    stays(
-        &["ALTER TABLE ledger_ranges MODIFY COLUMN recorded_at DEFAULT now64(2)"],
-        &["ledger_ranges.recorded_at: default different, expected now64(3), found now64(2)"],
-    )
-    .await?;
-    stays(
-        &["ALTER TABLE rates MODIFY COMMENT 'It''s others.'"],
-        &["rates: comment different, expected Prices., found It's others."],
-    )
-    .await?;
-    stays(
-        &["ALTER TABLE rates MODIFY SETTING non_replicated_deduplication_window = 7"],
-        &[
+    stays(&[
+        (
+            "ALTER TABLE budgets MODIFY COLUMN version CODEC(ZSTD(1))",
+            "budgets.version: type different, expected UInt64, found UInt64 CODEC(ZSTD(1))",
+        ),
+        (
+            "ALTER TABLE ledger_ranges MODIFY COLUMN recorded_at DEFAULT now64(2)",
+            "ledger_ranges.recorded_at: default different, expected now64(3), found now64(2)",
+        ),
+        (
+            "ALTER TABLE rates MODIFY TTL toDateTime(effective_from) + toIntervalDay(1)",
+            "rates: engine different, expected MergeTree, found MergeTree TTL toDateTime(effective_from) + \
+             toIntervalDay(1)",
+        ),
+        (
+            "ALTER TABLE rates MODIFY SETTING non_replicated_deduplication_window = 7",
             "rates: storage different, expected non_replicated_deduplication_window = 10000, \
              max_suspicious_broken_parts = 1000000, found non_replicated_deduplication_window = 7, \
              max_suspicious_broken_parts = 1000000",
-        ],
-    )
-    .await?;
-    stays(
-        &["ALTER TABLE rates MODIFY TTL toDateTime(effective_from) + toIntervalDay(1)"],
-        &[
-            "rates: engine different, expected MergeTree, found MergeTree TTL toDateTime(effective_from) + \
-             toIntervalDay(1)",
-        ],
-    )
+        ),
+        (
+            "ALTER TABLE rates MODIFY COLUMN micro_per_unit_hour UInt32",
+            "rates.micro_per_unit_hour: type different, expected UInt64, found UInt32",
+        ),
+        (
+            "ALTER TABLE rates MODIFY COMMENT 'It''s others.'",
+            "rates: comment different, expected Prices., found It's others.",
+        ),
+    ])
     .await
 }
 
@@ -218,16 +211,14 @@ async fn another_engine_or_key_is_named() -> Outcome {
     let other = "CREATE TABLE rates AS before ENGINE = ReplacingMergeTree(micro_per_unit_hour) PARTITION BY version PRIMARY KEY resource
                  ORDER BY (resource, version) SETTINGS non_replicated_deduplication_window = 10000,
                  max_suspicious_broken_parts = 1000000 COMMENT 'Prices.'";
-    stays(
-        &["RENAME TABLE rates TO before", other, "DROP TABLE before"],
-        &[
-            "rates: engine different, expected MergeTree, found ReplacingMergeTree(micro_per_unit_hour)",
-            "rates: order_by different, expected resource, tenant, priority_class, pool, cluster, applied_from, version, found resource, version",
-            "rates: partition_by extra, found version",
-            "rates: primary_key extra, found resource",
-        ],
-    )
-    .await
+    let changes = ["RENAME TABLE rates TO before", other, "DROP TABLE before"];
+    let found = [
+        "rates: engine different, expected MergeTree, found ReplacingMergeTree(micro_per_unit_hour)",
+        "rates: order_by different, expected resource, tenant, priority_class, pool, cluster, applied_from, version, found resource, version",
+        "rates: partition_by extra, found version",
+        "rates: primary_key extra, found resource",
+    ];
+    check(&changes, &found, &found).await
 }
 
 #[tokio::test]
