@@ -149,7 +149,7 @@ async fn run(options: &Options) -> Result<(), AgentError> {
         Figure::new("memory of the idle agent", "MB", memory).aims(Aim::AtMost(AIM_MEMORY_MB)),
     ];
     let figures = judged(figures, options.size);
-    figures.iter().for_each(|figure| println!("{figure}"));
+    figures.iter().for_each(|figure| chassis::out!("{figure}"));
     let cpu = cpu.into_iter();
     let cpu_cores = cpu.map(|(name, rounds)| (name, round(mean(&rounds), 2)));
     let figures = Figures {

@@ -183,7 +183,7 @@ async fn run(options: &Options) -> Result<(), BillError> {
     let measure = Measure::begin("analytics", options.size);
     let mut bench = Bench::prepare(options).await?;
     let ledger = bench.write_month().await?;
-    println!(
+    chassis::out!(
         "{} allocations, {} events in {} frames, {} MB of ledger",
         options.allocations,
         ledger.events,
@@ -191,7 +191,7 @@ async fn run(options: &Options) -> Result<(), BillError> {
         ledger.bytes >> 20
     );
     let ingest = bench.ingest(&ledger).await?;
-    println!(
+    chassis::out!(
         "into empty tables: {:.0} events/s in {:.1} s; per task {:.2} us of CPU by analytics, {:.2} by ClickHouse",
         ingest.events_per_s,
         ingest.seconds,
@@ -199,22 +199,27 @@ async fn run(options: &Options) -> Result<(), BillError> {
         ingest.clickhouse_cpu_us_per_task
     );
     let lag = bench.lag(options.rate, options.lag_seconds).await?;
-    println!(
+    chassis::out!(
         "lag at {:.0} events/s: p50 {:.2} s, p99 {:.2} s, max {:.2} s",
-        lag.events_per_s, lag.p50_s, lag.p99_s, lag.max_s
+        lag.events_per_s,
+        lag.p50_s,
+        lag.p99_s,
+        lag.max_s
     );
     let close_s = bench.close().await?;
-    println!("closed and reconciled in {close_s:.2} s");
+    chassis::out!("closed and reconciled in {close_s:.2} s");
     let tables = bench.tables().await?;
     let bytes: u64 = tables.iter().map(|table| table.bytes).sum();
     let questions = questions::ask(&bench.client, &options.questions, options.size).await?;
     for asked in &questions {
-        println!(
+        chassis::out!(
             "{:8.3} s  {:>7} rows  {}",
-            asked.seconds, asked.rows, asked.question
+            asked.seconds,
+            asked.rows,
+            asked.question
         );
         if let Some(why) = &asked.failed {
-            println!("            {why}");
+            chassis::out!("            {why}");
         }
     }
     let slowest = questions

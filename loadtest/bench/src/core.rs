@@ -109,7 +109,7 @@ pub fn main(options: &Options) -> ExitCode {
 fn run(options: &Options) -> Result<(), CoreError> {
     if let Some(tenants) = options.full {
         let found = line(&full::measure(tenants)?)?;
-        print!("{found}");
+        chassis::output::text(&found);
         return Ok(options.out.write(&found)?);
     }
     if options.alone {
@@ -121,7 +121,7 @@ fn run(options: &Options) -> Result<(), CoreError> {
     let cases = nodes.flat_map(|nodes| options.policy.iter().map(move |p| (*nodes, *p)));
     for (nodes, policy) in cases {
         let pending = options.pending;
-        eprintln!("{nodes} nodes, {pending} waiting, {} …", policy.name());
+        chassis::note!("{nodes} nodes, {pending} waiting, {} …", policy.name());
         let figures = in_its_own_process(
             options,
             &[
@@ -136,7 +136,7 @@ fn run(options: &Options) -> Result<(), CoreError> {
     }
     let mut crowds: Vec<Frames> = Vec::new();
     for crowd in &options.crowds {
-        eprintln!("a crowd: {} …", crowd.name());
+        chassis::note!("a crowd: {} …", crowd.name());
         let frames = in_its_own_process(
             options,
             &[
@@ -148,10 +148,10 @@ fn run(options: &Options) -> Result<(), CoreError> {
         crowds.push(frames);
     }
     if !all.is_empty() {
-        print!("{}", report::table(&all));
+        chassis::output::text(&report::table(&all));
     }
     if !crowds.is_empty() {
-        print!("{}", report::crowds(&crowds));
+        chassis::output::text(&report::crowds(&crowds));
     }
     Ok(options.out.write(&lines)?)
 }
@@ -173,7 +173,7 @@ fn alone(options: &Options) -> Result<(), CoreError> {
         })?)?,
         _ => return Err(CoreError::NotOne),
     };
-    print!("{found}");
+    chassis::output::text(&found);
     Ok(())
 }
 

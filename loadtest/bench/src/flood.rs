@@ -152,7 +152,7 @@ async fn run(options: &Options) -> Result<(), FloodError> {
             .collect(),
     };
     let text = object(&measure.end(cases))?;
-    print!("{text}");
+    chassis::output::text(&text);
     Ok(options.out.write(&text)?)
 }
 

@@ -157,7 +157,7 @@ async fn run(options: &Options) -> Result<(), HeartbeatError> {
             scene.agents.tally().started >= standing.counts.accepted()
         })
         .await?;
-    println!(
+    chassis::out!(
         "{} nodes, {} allocations run",
         options.nodes,
         standing.counts.accepted()
@@ -201,7 +201,7 @@ async fn run(options: &Options) -> Result<(), HeartbeatError> {
         ratio.aims(Aim::AtMost(AIM_P99_RATIO)),
     ];
     let figures = judged(figures, options.size);
-    figures.iter().for_each(|figure| println!("{figure}"));
+    figures.iter().for_each(|figure| chassis::out!("{figure}"));
     let figures = Figures {
         profile: PROFILE,
         nodes: options.nodes,

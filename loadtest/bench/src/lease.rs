@@ -65,7 +65,7 @@ fn run(options: &Options) -> Result<(), LeaseError> {
     let bus = stack.map(|stack| through_the_bus(stack, &options.load, options.size));
     let bus = bus.transpose()?;
     let text = object(&measure.end(Figures { domain, bus }))?;
-    print!("{text}");
+    chassis::output::text(&text);
     Ok(options.out.write(&text)?)
 }
 

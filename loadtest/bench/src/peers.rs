@@ -117,6 +117,6 @@ async fn run(options: &Options) -> Result<(), PeersError> {
 
     let figures = Figures::of([before, after], rows, task_tables, jetstream, raw_rows);
     let figures = figures.judged(size);
-    println!("{figures}");
+    chassis::out!("{figures}");
     Ok(options.out.write(&object(&measure.end(figures))?)?)
 }

@@ -117,7 +117,7 @@ fn run(options: &Options) -> Result<(), PlacementError> {
     }
     let cases = measure(&lists, options);
     written::write(&options.json, &written::lines(&cases)?)?;
-    print!("{}", table(&cases));
+    chassis::output::text(&table(&cases));
     Ok(())
 }
 

@@ -188,7 +188,7 @@ async fn run(options: &Options) -> Result<(), QueriesError> {
     let filled = fill::fill(&scene, &operator, options).await?;
     until_running(&scene, filled.running).await?;
     observer.settled(since, &load.counts, |_| true).await?;
-    println!(
+    chassis::out!(
         "{} allocations wait, {} run; {:.0} s",
         filled.waiting,
         filled.running,
@@ -228,7 +228,7 @@ async fn run(options: &Options) -> Result<(), QueriesError> {
         without: options.without.clone(),
     };
     let figures = Figures::of(parameters, &sums, options.size);
-    print!("{figures}");
+    chassis::output::text(&figures.to_string());
     Ok(options.out.write(&object(&measure.end(figures))?)?)
 }
 
@@ -308,11 +308,11 @@ impl Bench<'_> {
         let (asked, decided) = tokio::join!(asked, decided);
         sums.used(phase, &usage.end(self.stack).await);
         if let Some(decided) = decided {
-            println!("{phase:?}, decisions: {decided}");
+            chassis::out!("{phase:?}, decisions: {decided}");
             sums.decided(phase, decided);
         }
         if let Some(asked) = asked? {
-            println!("{phase:?}, queries: {asked}");
+            chassis::out!("{phase:?}, queries: {asked}");
             sums.asked(phase, asked);
         }
         // What a phase has left is not the next one's.

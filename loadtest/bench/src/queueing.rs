@@ -72,7 +72,7 @@ pub fn main(options: &Options) -> ExitCode {
 fn run(options: &Options) -> Result<bool, QueueingError> {
     let cases = measure(&options.data)?;
     written::write(&options.json, &written::lines(&cases)?)?;
-    print!("{}", table(&cases));
+    chassis::output::text(&table(&cases));
     Ok(cases.iter().all(Case::holds))
 }
 

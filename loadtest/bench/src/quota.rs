@@ -125,7 +125,7 @@ fn run(options: &Options) -> Result<(), QuotaError> {
         operations: options.operations,
         cases,
     };
-    print!("{}", table(&cases));
+    chassis::output::text(&table(&cases));
     Ok(options.out.write(&object(&measure.end(cases))?)?)
 }
 

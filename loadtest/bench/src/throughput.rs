@@ -60,7 +60,7 @@ fn report(options: &Options) -> Result<(), BenchError> {
     let report = Report::read(&options.out, options.length.size)?;
     let page = options.out.join("bench.html");
     write(&page, &plot::page(&report.cases))?;
-    println!("{report}\nLatency against load: {}", page.display());
+    chassis::out!("{report}\nLatency against load: {}", page.display());
     Ok(())
 }
 
@@ -68,7 +68,7 @@ async fn run(stack: &Path, options: &Options) -> Result<(), BenchError> {
     let stack = Stack::read(stack)?;
     fs::create_dir_all(&options.out)?;
     for case in &options.case {
-        println!("{}", case.name());
+        chassis::out!("{}", case.name());
         let text = match case {
             Case::Live => {
                 let (live, length) = (options.live, &options.length);
@@ -136,7 +136,7 @@ async fn measure(stack: &Stack, case: Case, length: &Length) -> Result<CaseFigur
         && !length.highest_only
         && let Some(highest) = bench.highest(&rates)
     {
-        println!("  with sampled traces, in turns:");
+        chassis::out!("  with sampled traces, in turns:");
         traced = Some(traces::measure(&bench, highest).await?);
     }
     for per_s in &length.rate {
@@ -170,7 +170,7 @@ impl Bench<'_> {
             window,
         };
         let figures = rate::measure(self.stack, self.observer, self.load, pace).await?;
-        println!("  {}", report::line(&figures));
+        chassis::out!("  {}", report::line(&figures));
         Ok(figures)
     }
 
@@ -183,7 +183,7 @@ impl Bench<'_> {
         self.load.bounded(tasks_max, window).await;
         let drained = self.observer.drained(since, self.load).await?;
         let per_s = drained.accepted as f64 / drained.at.as_secs_f64();
-        println!("  closed loop: {per_s:.0} tasks/s");
+        chassis::out!("  closed loop: {per_s:.0} tasks/s");
         Ok(per_s)
     }
 

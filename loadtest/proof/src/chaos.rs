@@ -115,7 +115,7 @@ enum ChaosError {
 
 pub fn main(options: &Options) -> ExitCode {
     let said = |report: Report| {
-        println!("{report}");
+        chassis::out!("{report}");
         ExitCode::from(u8::from(!report.good))
     };
     exit("chaos", block_on(run(options)).map(said))
@@ -224,7 +224,7 @@ async fn break_things(
             break;
         }
         let since = scene.now();
-        println!("  {:>7.1} s  {}", since.as_secs_f64(), fault.kind);
+        chassis::out!("  {:>7.1} s  {}", since.as_secs_f64(), fault.kind);
         let broken = if fault.kind == Kind::SilentAgent {
             let breaker = breaker.clone();
             meanwhile.spawn(async move { (no, fault, breaker.perform(no, &fault).await) });

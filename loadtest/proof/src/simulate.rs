@@ -93,16 +93,16 @@ enum SimulateError {
 pub fn main(options: &Options) -> ExitCode {
     let report = simulate(options);
     for failing in &report.failing {
-        eprintln!("seed {}: {}", failing.seed, failing.violation);
+        chassis::note!("seed {}: {}", failing.seed, failing.violation);
     }
     if let [failing, ..] = report.failing.as_slice() {
-        eprintln!("\nthe last steps of seed {}:", failing.seed);
+        chassis::note!("\nthe last steps of seed {}:", failing.seed);
         for line in trace_seed(failing.seed).trace {
-            eprintln!("{line}");
+            chassis::note!("{line}");
         }
     }
     if let Err(error) = write(&report, options) {
-        eprintln!("loadtest simulate: {error}");
+        chassis::note!("loadtest simulate: {error}");
         return ExitCode::FAILURE;
     }
     if report.violations == 0 {
@@ -115,7 +115,7 @@ pub fn main(options: &Options) -> ExitCode {
 fn write(report: &Report, options: &Options) -> Result<(), SimulateError> {
     let text = serde_json::to_string_pretty(report)?;
     if options.json.as_os_str() == "-" {
-        println!("{text}");
+        chassis::output::result(&(text + "\n"))?;
     } else {
         fs::write(&options.json, text + "\n")?;
     }

@@ -36,7 +36,7 @@ pub fn exit<T: Termination, E: Display>(command: &str, done: Result<T, E>) -> Ex
     match done {
         Ok(done) => done.report(),
         Err(error) => {
-            eprintln!("loadtest {command}: {error}");
+            chassis::note!("loadtest {command}: {error}");
             ExitCode::FAILURE
         }
     }

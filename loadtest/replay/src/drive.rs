@@ -120,7 +120,7 @@ pub fn main(options: Options) -> ExitCode {
         Ok(report) if report.interrupted => ExitCode::from(INTERRUPTED),
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("{error}");
+            chassis::note!("{error}");
             ExitCode::FAILURE
         }
     }
@@ -171,9 +171,9 @@ pub async fn run(options: Options) -> Result<Report, DriveError> {
     };
     let lines = print::summary(&shown);
     if options.quiet {
-        println!("{}", lines.last().map_or("", String::as_str));
+        chassis::out!("{}", lines.last().map_or("", String::as_str));
     } else {
-        println!("{}", lines.join("\n"));
+        chassis::out!("{}", lines.join("\n"));
     }
     Ok(report)
 }
@@ -211,7 +211,7 @@ impl Drive {
     ) -> Result<Self, DriveError> {
         let say = |line: String| {
             if !options.quiet {
-                println!("{line}");
+                chassis::out!("{line}");
             }
         };
         let operator = connect(&stack, "operator", None, None).await?;
@@ -256,7 +256,7 @@ impl Drive {
         let scene = self.scene.clone();
         let lead = scene.real(EPOCH_MS - scene.clock.now_ms());
         if !options.quiet {
-            println!(
+            chassis::out!(
                 "  the recorded clock begins in {:.1} s and runs {} times as fast",
                 lead.as_secs_f64(),
                 scene.rate
@@ -277,7 +277,7 @@ impl Drive {
         report.problems.extend(failed);
         let say = |line: &str| {
             if !options.quiet {
-                println!("{line}");
+                chassis::out!("{line}");
             }
         };
         say("  all submitted; waiting for the last allocations to end");

@@ -67,7 +67,7 @@ pub fn main(options: &Options) -> ExitCode {
     match run(options) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}");
+            chassis::note!("{error}");
             ExitCode::FAILURE
         }
     }
@@ -78,7 +78,7 @@ fn run(options: &Options) -> Result<(), PlanError> {
     let plan = Plan::of(&workload, options.replay_seconds);
     let text = serde_json::to_string_pretty(&plan)? + "\n";
     if options.json.as_os_str() == "-" {
-        io::Write::write_all(&mut io::stdout().lock(), text.as_bytes())?;
+        chassis::output::result(&text)?;
     } else {
         fs::write(&options.json, text)?;
     }

@@ -3,5 +3,6 @@
 mod e2e;
 mod guard;
 mod metrics_doc;
+mod program;
 mod rows;
 mod states;

@@ -153,6 +153,18 @@ fn the_vocabulary_is_pure() {
 }
 
 #[test]
+fn programs_print_by_functions_that_do_not_panic() {
+    let mut files = sources("services", ".rs");
+    files.extend(loadtest_sources());
+    check(
+        &files,
+        |path| path.contains("/src/"),
+        &["println!", "print!"],
+        "a closed pipe is no reason to panic; chassis::output prints:",
+    );
+}
+
+#[test]
 fn sql_stands_in_the_stores() {
     let files = sources("services", ".rs");
     let elsewhere = |path: &str| {

@@ -45,7 +45,7 @@ pub fn main<S: Service>() -> ExitCode {
     match start::<S>(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{}: {}", S::NAME, one_line(&error));
+            crate::note!("{}: {}", S::NAME, one_line(&error));
             ExitCode::FAILURE
         }
     }

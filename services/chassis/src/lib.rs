@@ -14,6 +14,7 @@ mod hearing;
 mod http;
 pub mod metrics;
 mod monitor;
+pub mod output;
 mod outside;
 mod projection;
 pub mod query;

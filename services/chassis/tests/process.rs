@@ -19,7 +19,8 @@ fn main() -> ExitCode {
     stops_cleanly("INT", &["--worker-threads", "2"]);
     the_second_signal_is_the_last();
     last_words();
-    println!("process: 5 checks passed");
+    the_log_may_have_no_reader();
+    println!("process: 6 checks passed");
     ExitCode::SUCCESS
 }
 
@@ -128,6 +129,16 @@ fn stops_cleanly(signal: &str, more: &[&str]) {
         (Some(0), Vec::new()),
         "{rest}"
     );
+}
+
+fn the_log_may_have_no_reader() {
+    let mut child = service(&config("unread", ""), &[]);
+    let mut log = BufReader::new(child.stdout.take().expect("standard output is piped"));
+    read_to(&mut log, "listening");
+    drop((log, child.stderr.take()));
+    // It logs that it stops.
+    send("TERM", &child);
+    assert_eq!(child.wait().expect("the service ends").code(), Some(0));
 }
 
 fn last_words() {

@@ -2,7 +2,7 @@
 
 use clap::{Args, Parser, Subcommand};
 use node_agent::discover::{self, Reserved};
-use std::{ffi::OsString, path::Path, process::ExitCode};
+use std::{error::Error, ffi::OsString, path::Path, process::ExitCode};
 
 /// Runs on a machine what it was allotted.
 #[derive(Parser)]
@@ -41,27 +41,22 @@ fn main() -> ExitCode {
     if arguments.first().is_none_or(|word| word != "discover") {
         return chassis::main::<node_agent::NodeAgent>();
     }
-    match Arguments::parse().command {
-        Command::Discover(arguments) => print_machine(&arguments),
-    }
-}
-
-fn print_machine(arguments: &Discover) -> ExitCode {
-    let reserved = Reserved {
-        cpu_milli: arguments.reserved_cpu_milli,
-        memory_bytes: arguments.reserved_memory_bytes,
-    };
-    let text = discover::machine(reserved)
-        .map_err(|error| error.to_string())
-        .and_then(|machine| serde_json::to_string_pretty(&machine).map_err(|e| e.to_string()));
-    match text {
-        Ok(text) => {
-            println!("{text}");
-            ExitCode::SUCCESS
-        }
+    let Command::Discover(arguments) = Arguments::parse().command;
+    match print_machine(&arguments) {
+        Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{error}");
+            chassis::note!("{error}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn print_machine(arguments: &Discover) -> Result<(), Box<dyn Error>> {
+    let machine = discover::machine(Reserved {
+        cpu_milli: arguments.reserved_cpu_milli,
+        memory_bytes: arguments.reserved_memory_bytes,
+    })?;
+    let text = serde_json::to_string_pretty(&machine)? + "\n";
+    chassis::output::result(&text).map_err(|error| format!("standard output: {error}"))?;
+    Ok(())
 }

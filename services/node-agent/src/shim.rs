@@ -72,7 +72,7 @@ pub fn shim(dir: &Path) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         // The agent finds no end and takes the run for lost. This goes to `shim.log`.
         Err(error) => {
-            eprintln!("{error}");
+            chassis::note!("{error}");
             ExitCode::FAILURE
         }
     }
@@ -312,7 +312,7 @@ impl Shim {
             Ok(Some(stop)) => self.stop(Duration::from_millis(stop.grace_ms)),
             // Somebody wanted something, and there is nothing else to want.
             Err(error) => {
-                eprintln!("{error}");
+                chassis::note!("{error}");
                 self.stop(GRACE);
             }
         }

@@ -58,10 +58,10 @@ impl StageError {
 pub fn stage(dir: &Path, shim: &str) -> ExitCode {
     let dir = RunDir::new(dir.to_owned());
     let Err(error) = become_the_command(&dir, shim);
-    eprintln!("apportion: {error}");
+    chassis::note!("apportion: {error}");
     let code = error.code();
     if let Err(error) = dir.write_not_started(NotStarted { code }) {
-        eprintln!("apportion: {error}");
+        chassis::note!("apportion: {error}");
     }
     ExitCode::from(code)
 }

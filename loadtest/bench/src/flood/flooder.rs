@@ -97,7 +97,7 @@ impl Flooder {
             Flood::Connections => self.connects(goes_on).await,
             Flood::Queries => self.queries(goes_on).await,
             Flood::Unreadable => self.unreadable(goes_on).await.unwrap_or_else(|error| {
-                eprintln!("loadtest flood: unreadable: {error}");
+                chassis::note!("loadtest flood: unreadable: {error}");
                 0
             }),
         };

@@ -31,12 +31,12 @@ pub async fn follow(
         loop {
             let record = match records.recv().await {
                 Ok(record) => record,
-                Err(error) => return eprintln!("the ledger: {error}"),
+                Err(error) => return chassis::note!("the ledger: {error}"),
             };
             match chain.accept(&record, kinds) {
                 Ok(None) => {}
                 Ok(Some(frame)) => frame.placed().for_each(|(at, event)| see(&at, event)),
-                Err(error) => return eprintln!("the ledger: {error}"),
+                Err(error) => return chassis::note!("the ledger: {error}"),
             }
         }
     });

@@ -74,11 +74,11 @@ const SETTLE_PERIOD: Duration = Duration::from_millis(200);
 pub fn run(options: &Options) -> ExitCode {
     match examine(options) {
         Ok(summary) => {
-            println!("{}", sentence(&summary));
+            chassis::out!("{}", sentence(&summary));
             ExitCode::SUCCESS
         }
         Err(failed) => {
-            eprintln!("{failed}");
+            chassis::note!("{failed}");
             ExitCode::from(match failed {
                 Failed::Violation(_) => 1,
                 _ => 2,

@@ -26,7 +26,7 @@ pub async fn show(scene: Arc<Scene>) {
                 bar.set_message(status(&scene));
                 bar.set_position(submitted as u64);
             }
-            None if part > shown => println!("  {submitted:>6} of {all}  {}", status(&scene)),
+            None if part > shown => chassis::out!("  {submitted:>6} of {all}  {}", status(&scene)),
             None => {}
         }
         shown = shown.max(part);

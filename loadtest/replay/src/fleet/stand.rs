@@ -65,7 +65,7 @@ async fn stand(options: &Options) -> Result<(), StandError> {
         lifetime: Arc::new(move |_| run_ms),
     })
     .await?;
-    println!("{count} nodes registered");
+    chassis::out!("{count} nodes registered");
     shutdown.requested().await;
     Ok(())
 }

@@ -14,7 +14,10 @@ const QUIET: &str = "h2=off,hyper=off,hyper_util=off,tonic=off,tower=off,opentel
 pub fn init_logs(config: &LogConfig) {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let builder = tracing_subscriber::fmt().with_env_filter(filter(&config.filter));
+        // A line that cannot be written is otherwise reported by `eprintln!`, which panics if standard error is closed, too.
+        let builder = tracing_subscriber::fmt()
+            .log_internal_errors(false)
+            .with_env_filter(filter(&config.filter));
         let set = match config.format {
             LogFormat::Json => builder
                 .json()

@@ -11,7 +11,7 @@ pub use sheet::{
     quantity, valued, wide,
 };
 pub use stream::Stream;
-pub use write::{begin_anew, bytes, draws, line, remark};
+pub use write::{begin_anew, bytes, draws, line};
 
 pub(crate) use write::{note, say};
 

@@ -15,14 +15,7 @@ macro_rules! say {
     };
 }
 
-/// A line on the standard error, with the formatting of `eprintln!`.
-macro_rules! note {
-    ($($text:tt)*) => {
-        $crate::print::remark(format_args!($($text)*))
-    };
-}
-
-pub(crate) use {note, say};
+pub(crate) use {chassis::note, say};
 
 /// Of a terminal: nothing is on it, and the next character stands at its beginning.
 const CLEAR: &str = "\x1b[2J\x1b[H";
@@ -52,11 +45,6 @@ pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
     let mut out = out()?;
     out.write_all(bytes)?;
     Ok(out.flush()?)
-}
-
-/// What cannot be said there can be said nowhere.
-pub fn remark(text: fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// Whether bars may be drawn: for a person at a terminal who has not asked for plain text.

@@ -8,5 +8,6 @@ mod lease;
 mod log;
 mod node;
 mod plugin;
+mod program;
 mod restart;
 mod stop;
