@@ -14,7 +14,10 @@ use crate::kit::report::{self as written, ReportError};
 use fill::Filled;
 use ledger::memory::Seeded;
 use lists::{ListError, Lists};
-use replay::command::{Size, exit};
+use replay::{
+    command::{Size, exit},
+    machine,
+};
 use report::{Case, Summary, table};
 use scheduler_rules::scoring::Policy;
 use std::{
@@ -94,9 +97,6 @@ fn policies(text: &str) -> Result<Policies, String> {
     Ok(Policies(vec![policy]))
 }
 
-/// Runs share nothing, but a laptop has other things to do.
-const THREADS_MAX: usize = 2;
-
 #[derive(Debug, thiserror::Error)]
 enum PlacementError {
     #[error(transparent)]
@@ -164,12 +164,7 @@ fn each<T: Send>(
             bar.inc(1);
         }
     };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads.min(THREADS_MAX) {
-            scope.spawn(work);
-        }
-    });
+    machine::on_threads(machine::cores(), work);
     let mut all = all.into_inner().unwrap_or_else(PoisonError::into_inner);
     all.sort_by_key(|(seed, _)| *seed);
     all.into_iter().map(|(_, result)| result).collect()

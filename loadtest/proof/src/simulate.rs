@@ -20,9 +20,11 @@ pub use feed::MemoryFeed;
 pub use process::{Ended, Orders, Process, Role, Shared};
 pub use world::Outcome;
 
+use replay::machine;
 use serde::Serialize;
 use std::{
     fs, io,
+    ops::Range,
     path::PathBuf,
     process::ExitCode,
     sync::{
@@ -49,9 +51,7 @@ pub struct Options {
 }
 
 const SEEDS: u64 = 2000;
-/// Seeds share nothing, but a laptop has other things to do.
-const THREADS_MAX: usize = 2;
-/// Failing seeds that a report names, at most.
+/// Failing seeds that a report names, at most: the lowest.
 const FAILING_MAX: usize = 50;
 
 /// Runs one seed on this thread.
@@ -75,7 +75,26 @@ struct Report {
     failing: Vec<Failing>,
 }
 
-#[derive(Debug, Serialize)]
+impl Report {
+    /// Adds the outcome of a seed. The report does not depend on the order of the seeds.
+    fn add(&mut self, seed: u64, outcome: &Outcome) {
+        self.seeds += 1;
+        self.events += outcome.events;
+        if let Some(violation) = &outcome.violation {
+            self.violations += 1;
+            let failing = Failing {
+                seed,
+                invariant: violation.invariant as u8,
+                violation: violation.to_string(),
+            };
+            let place = self.failing.partition_point(|other| other.seed < seed);
+            self.failing.insert(place, failing);
+            self.failing.truncate(FAILING_MAX);
+        }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Serialize)]
 struct Failing {
     seed: u64,
     invariant: u8,
@@ -126,7 +145,7 @@ fn simulate(options: &Options) -> Report {
     let watch = chassis::Stopwatch::start();
     let seeds = match (options.seeds, options.seconds) {
         (Some(seeds), _) => seeds,
-        (None, Some(_)) => u64::MAX - options.seed,
+        (None, Some(_)) => u64::MAX,
         (None, None) => SEEDS,
     };
     let over = || {
@@ -138,46 +157,101 @@ fn simulate(options: &Options) -> Report {
         None => indicatif::ProgressBar::new(seeds),
         Some(_) => indicatif::ProgressBar::new_spinner(),
     };
-    let next = AtomicU64::new(0);
-    let total = Mutex::new(Report {
-        first_seed: options.seed,
-        ..Report::default()
-    });
-    let work = || {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if index >= seeds || over() {
-                break;
-            }
-            let seed = options.seed + index;
-            let outcome = run_seed(seed);
-            // A report is whole between any two changes.
-            let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
-            total.seeds += 1;
-            total.events += outcome.events;
-            if let Some(violation) = outcome.violation {
-                total.violations += 1;
-                if total.failing.len() < FAILING_MAX {
-                    total.failing.push(Failing {
-                        seed,
-                        invariant: violation.invariant as u8,
-                        violation: violation.to_string(),
-                    });
-                }
-            }
-            bar.inc(1);
-        }
-    };
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    std::thread::scope(|scope| {
-        for _ in 0..threads.min(THREADS_MAX) {
-            scope.spawn(work);
-        }
-    });
+    let mut report = examine(
+        options.seed..options.seed.saturating_add(seeds),
+        machine::cores(),
+        |seed| {
+            let outcome = (!over()).then(|| run_seed(seed));
+            bar.inc(outcome.is_some().into());
+            outcome
+        },
+    );
     bar.finish_and_clear();
-    let mut report = total.into_inner().unwrap_or_else(PoisonError::into_inner);
-    report.failing.sort_by_key(|failing| failing.seed);
     report.wall_s = watch.elapsed().as_secs_f64();
     report.events_per_s = (report.events as f64 / report.wall_s.max(0.001)) as u64;
     report
+}
+
+/// Runs seeds on the number of threads, until a run returns `None`. Seeds share nothing.
+fn examine(
+    seeds: Range<u64>,
+    threads: usize,
+    run: impl Fn(u64) -> Option<Outcome> + Sync,
+) -> Report {
+    let next = AtomicU64::new(seeds.start);
+    let total = Mutex::new(Report {
+        first_seed: seeds.start,
+        ..Report::default()
+    });
+    machine::on_threads(threads, || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                break;
+            }
+            let Some(outcome) = run(seed) else {
+                break;
+            };
+            // A report is whole between any two changes.
+            let mut total = total.lock().unwrap_or_else(PoisonError::into_inner);
+            total.add(seed, &outcome);
+        }
+    });
+    total.into_inner().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Condvar;
+
+    #[test]
+    fn a_report_does_not_depend_on_the_number_of_threads() {
+        const FIRST: u64 = 7;
+        const SEEDS: u64 = 200;
+        let check = |threads: usize| {
+            let ended = (Mutex::new(0), Condvar::new());
+            let report = examine(FIRST..FIRST + SEEDS, threads, |seed| {
+                let (count, changed) = &ended;
+                let mut count = count.lock().expect("no run fails");
+                // The first seed ends last if another thread runs the others.
+                if seed == FIRST && threads > 1 {
+                    count = changed
+                        .wait_while(count, |count| *count < SEEDS - 1)
+                        .expect("no run fails");
+                }
+                *count += 1;
+                changed.notify_all();
+                let violation = Violation {
+                    invariant: Invariant::Replay,
+                    lsn: seed,
+                    text: "broken".to_owned(),
+                };
+                Some(Outcome {
+                    events: seed,
+                    records: 0,
+                    ledger: Vec::new(),
+                    digest: [0; 32],
+                    // Two of three seeds fail.
+                    violation: (seed % 3 > 0).then_some(violation),
+                    trace: Vec::new(),
+                })
+            });
+            assert_eq!(
+                (report.seeds, report.events, report.violations),
+                (200, 21_300, 134),
+                "{threads} threads"
+            );
+            let named: Vec<u64> = report.failing.iter().map(|failing| failing.seed).collect();
+            let expected: Vec<u64> = (7..=80).filter(|seed| seed % 3 > 0).collect();
+            assert_eq!(named, expected, "{threads} threads");
+        };
+        [1, 2, 16].into_iter().for_each(check);
+    }
+
+    #[test]
+    fn no_seed_begins_after_the_end_of_the_time() {
+        let report = examine(0..u64::MAX, 2, |_| None);
+        assert_eq!(report.seeds, 0);
+    }
 }

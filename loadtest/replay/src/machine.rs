@@ -14,12 +14,26 @@ pub struct Machine {
     pub load_after: [f64; 3],
 }
 
+/// Returns the number of cores that this process may use: of the machine, its affinity or its cgroup.
+pub fn cores() -> usize {
+    thread::available_parallelism().map_or(1, Into::into)
+}
+
+/// Runs the same work on each of the threads at the same time, until all have returned.
+pub fn on_threads(threads: usize, work: impl Fn() + Sync) {
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(&work);
+        }
+    });
+}
+
 impl Machine {
     pub fn look() -> Self {
         let load = load();
         Self {
             cpu: field("/proc/cpuinfo", "model name"),
-            cores: thread::available_parallelism().map_or(1, Into::into),
+            cores: cores(),
             memory_mb: memory_mb(),
             kernel: read("/proc/sys/kernel/osrelease"),
             load_before: load,
