@@ -153,7 +153,10 @@ impl Asked {
                 return Ok(Some(Request {
                     sender: submit.whose.tenant.clone().unwrap_or_default(),
                     count: submit.count,
-                    verb: Verb::Submit(submit.task.request()),
+                    verb: Verb::Submit(
+                        (submit.task.request())
+                            .map_err(|wrong| Failure::usage(wrong.to_string()))?,
+                    ),
                 }));
             }
             Self::AddNodes(_) | Self::RemoveNode(_) => None,

@@ -180,7 +180,7 @@ fn mappings(file: &str, text: &str, before: u64) -> Result<Vec<(u64, Written)>, 
     let mut all = Vec::new();
     for part in parts {
         match part.value {
-            Part::One(written) => all.push((part.referenced.line(), written)),
+            Part::One(mapping) => all.push((part.referenced.line(), mapping)),
             Part::Many(many) => {
                 all.extend(
                     many.into_iter()
@@ -189,13 +189,14 @@ fn mappings(file: &str, text: &str, before: u64) -> Result<Vec<(u64, Written)>, 
             }
         }
     }
-    for (line, written) in &mut all {
-        *line += before;
-        for line in written.lines.values_mut() {
-            *line += before;
-        }
-    }
-    Ok(all)
+    let written = all.into_iter().map(|(line, mapping)| {
+        let lines = mapping.0.iter();
+        let lines = lines.map(|(name, node)| (name.clone(), node.referenced.line() + before));
+        let lines = lines.collect();
+        let fields = mapping.fields(text);
+        (line + before, Written { fields, lines })
+    });
+    Ok(written.collect())
 }
 
 impl Document {
@@ -234,42 +235,121 @@ impl Document {
 }
 
 enum Part {
-    One(Written),
-    Many(Vec<Spanned<Written>>),
+    One(Mapping),
+    Many(Vec<Spanned<Mapping>>),
 }
 
-/// A mapping, with the line of each of its fields.
+/// The fields of a document, with the line of each.
 struct Written {
     fields: Fields,
     lines: BTreeMap<String, u64>,
 }
 
-impl Written {
+/// A value and where it is defined. `Value` alone would keep of a number what it is worth, and not how it is written.
+enum Node {
+    Scalar(Value),
+    List(Vec<Spanned<Node>>),
+    Mapping(Mapping),
+}
+
+struct Mapping(Vec<(String, Spanned<Node>)>);
+
+impl Mapping {
     fn of<'de, A: MapAccess<'de>>(mut map: A) -> Result<Self, A::Error> {
-        let (mut fields, mut lines) = (Fields::new(), BTreeMap::new());
-        while let Some((name, value)) = map.next_entry::<String, Spanned<Value>>()? {
-            lines.insert(name.clone(), value.referenced.line());
-            if fields.insert(name.clone(), value.value).is_some() {
+        let mut fields: Vec<(String, _)> = Vec::new();
+        while let Some((name, node)) = map.next_entry()? {
+            if fields.iter().any(|(other, _)| *other == name) {
                 return Err(de::Error::custom(format!("{name} stands there twice")));
             }
+            fields.push((name, node));
         }
-        Ok(Self { fields, lines })
+        Ok(Self(fields))
+    }
+
+    fn fields(self, text: &str) -> Fields {
+        let fields = self.0.into_iter();
+        fields
+            .map(|(name, node)| (name, value(node, text)))
+            .collect()
     }
 }
 
-impl<'de> Deserialize<'de> for Written {
+/// The value of a node of this text. A number that is not written as JSON would write it, such as 0022, 1.10 or 1e3, is the
+/// text that is written: a field of text takes it as it is, and one of numbers reads it by its own rules.
+fn value(node: Spanned<Node>, text: &str) -> Value {
+    match node.value {
+        Node::Scalar(Value::Number(number)) => {
+            let span = node.defined.span();
+            let range = span.byte_offset().zip(span.byte_len());
+            let written =
+                range.and_then(|(from, length)| text.get(from as usize..(from + length) as usize));
+            match written {
+                Some(written) if written != number.to_string() => written.into(),
+                _ => number.into(),
+            }
+        }
+        Node::Scalar(other) => other,
+        Node::List(all) => all.into_iter().map(|one| value(one, text)).collect(),
+        Node::Mapping(mapping) => mapping.fields(text).into(),
+    }
+}
+
+impl<'de> Deserialize<'de> for Mapping {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Mapping;
-        impl<'de> Visitor<'de> for Mapping {
-            type Value = Written;
+        struct OfFields;
+        impl<'de> Visitor<'de> for OfFields {
+            type Value = Mapping;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("fields and their values")
             }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Written, A::Error> {
-                Written::of(map)
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Mapping, A::Error> {
+                Mapping::of(map)
             }
         }
-        deserializer.deserialize_map(Mapping)
+        deserializer.deserialize_map(OfFields)
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Any;
+        /// Scalars are what `Value` makes of them.
+        macro_rules! scalars {
+            ($($visit:ident($ty:ty))*) => {$(
+                fn $visit<E: de::Error>(self, value: $ty) -> Result<Node, E> {
+                    Ok(Node::Scalar(value.into()))
+                }
+            )*};
+        }
+        impl<'de> Visitor<'de> for Any {
+            type Value = Node;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value, a list or fields and their values")
+            }
+            scalars! {
+                visit_bool(bool) visit_i64(i64) visit_u64(u64) visit_f64(f64) visit_str(&str) visit_string(String)
+            }
+            fn visit_unit<E: de::Error>(self) -> Result<Node, E> {
+                Ok(Node::Scalar(Value::Null))
+            }
+            fn visit_none<E: de::Error>(self) -> Result<Node, E> {
+                Ok(Node::Scalar(Value::Null))
+            }
+            fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Node, D::Error> {
+                Node::deserialize(deserializer)
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Node, A::Error> {
+                let mut all = Vec::new();
+                while let Some(one) = seq.next_element()? {
+                    all.push(one);
+                }
+                Ok(Node::List(all))
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Node, A::Error> {
+                Mapping::of(map).map(Node::Mapping)
+            }
+        }
+        deserializer.deserialize_any(Any)
     }
 }
 
@@ -282,7 +362,7 @@ impl<'de> Deserialize<'de> for Part {
                 f.write_str("fields and their values, or a list of such")
             }
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Part, A::Error> {
-                Written::of(map).map(Part::One)
+                Mapping::of(map).map(Part::One)
             }
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Part, A::Error> {
                 let mut all = Vec::new();

@@ -96,23 +96,11 @@ fn price(text: &str) -> Result<i64, String> {
 /// What a binary fraction holds of any decimal number.
 const DIGITS_MAX: usize = 15;
 
-/// A text, or a number as it is written.
+/// A text, or a number as it is written: files keep numbers that JSON would write otherwise as texts.
 pub fn text_of(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text.clone()),
-        Value::Number(number) => match number.as_f64() {
-            Some(float) if number.is_f64() => {
-                let text = float.to_string();
-                let digits = text.bytes().filter(u8::is_ascii_digit).count();
-                match digits > DIGITS_MAX {
-                    true => Err(format!(
-                        "{text}: write so many digits in quotes, which keep them exact"
-                    )),
-                    false => Ok(text),
-                }
-            }
-            _ => Ok(number.to_string()),
-        },
+        Value::Number(number) => Ok(number.to_string()),
         other => Err(format!("{other}: write a text or a number")),
     }
 }
@@ -128,11 +116,9 @@ fn value_of(text: String) -> Value {
     }
     let is_decimal = |c: u8| c.is_ascii_digit() || c == b'.';
     let is_exact = text.len() <= DIGITS_MAX && text.bytes().all(is_decimal);
-    let number = text
-        .parse()
-        .ok()
-        .filter(|number: &f64| is_exact && number.to_string() == text);
-    match number.and_then(Number::from_f64) {
+    let number = text.parse().ok().filter(|_: &f64| is_exact);
+    let number = number.and_then(Number::from_f64);
+    match number.filter(|number| number.to_string() == text) {
         Some(number) => number.into(),
         None => text.into(),
     }

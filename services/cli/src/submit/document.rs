@@ -240,7 +240,10 @@ mod tests {
             payload,
         );
         all.prop_map(|(words, env, working_dir, image, payload)| {
-            let mut words = words.into_iter();
+            // Without a program there is nothing to run, but for the entry point of an image.
+            let has_command = words.first().is_some_and(|word| !word.is_empty())
+                || (!image.is_empty() && words.len() > 1);
+            let mut words = words.into_iter().filter(|_| has_command);
             v1::Work {
                 command: words.next().unwrap_or_default(),
                 args: words.collect(),

@@ -6,6 +6,7 @@ use clap::{
     Arg, ArgAction, Args, Command, FromArgMatches,
     error::{ContextKind, ContextValue},
 };
+use schemas::v1;
 use serde_json::Value;
 use std::error::Error;
 
@@ -24,8 +25,8 @@ pub fn read(file: &str, text: &str) -> Result<Vec<Asked>, Vec<String>> {
             faults.extend(unknown.iter().map(|wrong| place.fault(None, wrong)));
             continue;
         }
-        match task(&flags, &fields) {
-            Ok(task) => all.push(asked(place, task)),
+        match task(&flags, &fields).and_then(Task::request) {
+            Ok(submit) => all.push(asked(place, submit)),
             Err(wrong) => faults.push(place.fault(None, &wrong)),
         }
     }
@@ -35,8 +36,7 @@ pub fn read(file: &str, text: &str) -> Result<Vec<Asked>, Vec<String>> {
     }
 }
 
-fn asked(place: Place, task: Task) -> Asked {
-    let submit = task.request();
+fn asked(place: Place, submit: v1::Submit) -> Asked {
     Asked {
         title: match submit.name.as_str() {
             "" => place.title(),
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use crate::submit::Submit;
     use clap::Parser;
-    use schemas::v1;
+    use proptest::prelude::*;
 
     #[derive(Parser)]
     struct Line {
@@ -159,7 +159,11 @@ mod tests {
     /// The document asks for the same as the flags.
     fn check(text: &str, flags: &[&str]) {
         let line = Line::try_parse_from(["submit"].iter().chain(flags)).unwrap();
-        assert_eq!(requests(text), [line.submit.task.request()], "{text}");
+        assert_eq!(
+            requests(text),
+            [line.submit.task.request().unwrap()],
+            "{text}"
+        );
     }
 
     #[test]
@@ -203,6 +207,54 @@ mod tests {
     }
 
     #[test]
+    fn a_text_that_looks_like_a_number_is_kept_as_it_is_written() {
+        check(
+            "name: 1e3\nlabel: {0010: 0010}\nenv: {UMASK: 0022, VERSION: 1.10, SHA: 1e10, X: 0x1F, U: 1_000, P: +5}\n\
+             command: [sh, -c, 0755, 1e-3, &x 1.50, *x, 100.0, 12345678901234567890.5]",
+            &[
+                "--name=1e3",
+                "--label=0010=0010",
+                "--env=P=+5",
+                "--env=SHA=1e10",
+                "--env=U=1_000",
+                "--env=UMASK=0022",
+                "--env=VERSION=1.10",
+                "--env=X=0x1F",
+                "--",
+                "sh",
+                "-c",
+                "0755",
+                "1e-3",
+                "1.50",
+                "1.50",
+                "100.0",
+                "12345678901234567890.5",
+            ],
+        );
+        let line = "{\"env\": {\"A\": 1.10}, \"cpu\": 2.50}";
+        check(line, &["--env=A=1.10", "--cpu=2.5"]);
+    }
+
+    proptest! {
+        /// A word without quotes arrives as it is written, or is refused.
+        #[test]
+        fn words_are_kept_as_they_are_written(word in "[-+.]?[0-9a-fox][-+0-9_.:eExo]{0,6}") {
+            for text in [
+                format!("env: {{A: {word}}}\n"),
+                format!("# ä\nenv:\n  A: {word} # {word}\n"),
+                format!("env: {{A: &a {word}}}\n---\nenv:\n  A: {word}\n"),
+            ] {
+                let Ok(asked) = read("f", &text) else { continue };
+                prop_assert!(!asked.is_empty());
+                for one in asked {
+                    let work = one.submit.work.expect("a variable");
+                    prop_assert_eq!(&work.env[0].value, &word, "{}", text);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn lines_of_json_are_documents() {
         let found = requests("{\"name\": \"a\"}\n\n{\"name\": \"b\", \"cpu\": 2}\n");
         let names: Vec<_> = found
@@ -239,6 +291,17 @@ mod tests {
             "command: sh",
             "f:1: document 1: command: \"sh\": write its words as a list: [sh, -c, \"echo a\"]",
         );
+        for text in [
+            "command: [\"\"]",
+            "image: i\ncommand: [\"\"]",
+            "command: [\"\", a]",
+        ] {
+            let faults = read("f", text).unwrap_err();
+            assert!(
+                faults[0].contains("document 1: command: its first word is empty"),
+                "{faults:?}"
+            );
+        }
         check(
             "label: [a]",
             "f:1: document 1: label: a: write a label as NAME=VALUE",

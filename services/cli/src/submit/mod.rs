@@ -20,7 +20,7 @@ use crate::{
     context::{Context, Whose},
     follow::{self, Until},
     get, look,
-    manifest::not_among,
+    manifest::{Wrong, not_among},
     names,
     print::{Fields, Output, Page, named, note, plain},
     sending::{Left, Sending},
@@ -243,7 +243,10 @@ impl Submit {
         }
         let request = match &self.again {
             Some(name) => again(&client, name).await?,
-            None => self.task.request(),
+            None => self
+                .task
+                .request()
+                .map_err(|wrong| Failure::usage(wrong.to_string()))?,
         };
         if let (true, Some(indexes)) = (self.dry_run, &self.array) {
             let (first, of) = indexes.first(&request);
@@ -408,8 +411,8 @@ fn faulty(faults: &[String]) -> Failure {
 }
 
 impl Task {
-    /// What is given on the command line; the inbox checks it.
-    pub fn request(self) -> v1::Submit {
+    /// What is given on the command line; the inbox checks it. An error names what the request could not say.
+    pub fn request(self) -> Result<v1::Submit, Wrong> {
         let what = self.what;
         let dependency = |success| {
             move |allocation_id| v1::DependencyRequest {
@@ -421,7 +424,7 @@ impl Task {
         let (team, namespace) = account::parts(&what.account);
         let ended = what.after.into_iter().map(dependency(false));
         let finished = what.after_success.into_iter().map(dependency(true));
-        v1::Submit {
+        Ok(v1::Submit {
             job_set: what.job_set,
             name: what.name,
             priority: what.priority,
@@ -445,11 +448,11 @@ impl Task {
             memory_bytes_limit: what.memory_limit,
             best_effort: what.best_effort,
             labels: what.labels,
-            work: self.work.request(),
+            work: self.work.request()?,
             ttl_ms: what.ttl.unwrap_or(0),
             time_limit_ms: what.time_limit.unwrap_or(0),
             array_index: what.array_index,
-        }
+        })
     }
 }
 
@@ -544,7 +547,11 @@ mod tests {
     fn request(flags: &str) -> Result<v1::Submit, String> {
         let line = format!("submit --tenant t --cpu 1 --memory 1GiB {flags}");
         match Line::try_parse_from(line.split_whitespace()) {
-            Ok(line) => Ok(line.submit.task.request()),
+            Ok(line) => line
+                .submit
+                .task
+                .request()
+                .map_err(|wrong| wrong.to_string()),
             Err(error) => Err(error.to_string()),
         }
     }

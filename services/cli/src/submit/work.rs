@@ -1,5 +1,6 @@
 //! What it is to run.
 
+use crate::manifest::Wrong;
 use clap::Args;
 use data_encoding::BASE64;
 use schemas::v1;
@@ -52,8 +53,14 @@ fn variable(text: &str) -> Result<v1::EnvVar, String> {
 }
 
 impl Work {
-    /// None where nothing is said of it.
-    pub fn request(self) -> Option<v1::Work> {
+    /// Returns `None` where nothing is said of it. An empty word in the place of the command, as a variable of a shell that is
+    /// not set leaves, names nothing to run and is refused, except before arguments for the entry point of an image.
+    pub fn request(self) -> Result<Option<v1::Work>, Wrong> {
+        let is_for_the_image = !self.image.is_empty() && self.command.len() > 1;
+        if self.command.first().is_some_and(String::is_empty) && !is_for_the_image {
+            let why = "its first word is empty: write a program, or leave the command out to hold a place without one";
+            return Err(Wrong::new("command", why));
+        }
         let mut words = self.command.into_iter();
         let work = v1::Work {
             command: words.next().unwrap_or_default(),
@@ -65,6 +72,6 @@ impl Work {
                 .map(|payload| payload.0)
                 .unwrap_or_default(),
         };
-        (work != v1::Work::default()).then_some(work)
+        Ok((work != v1::Work::default()).then_some(work))
     }
 }
