@@ -1,10 +1,10 @@
-# Every target sets up what it needs, given git, make, a C compiler, Rust by rustup and Python 3.11 to 3.14 with pip.
+# Every target installs its requirements, given git, make, a C compiler, Rust by rustup and Python 3.11 to 3.14 with pip.
 
 PYTHON   ?= python3
 CARGO    ?= cargo
 WORKLOAD ?= loadtest/workloads/openb
-# The busiest week of openb, each pod ten times, on so few nodes that it asks for more GPUs than there are. Of another
-# workload nobody knows the week; empty: no second replay.
+# The busiest week of openb, each pod ten times, on so few nodes that it asks for more GPUs than there are. The
+# busiest week of other workloads is unknown; empty: no second replay.
 CROWDED  ?= $(if $(filter loadtest/workloads/openb,$(WORKLOAD)),--first-day 119 --days 7 --repeat 10 --load 110 --replay-seconds 60)
 # For the driver of `make run`, such as --fault kill:quota@0.4
 ARGS     ?=
@@ -56,13 +56,13 @@ TEST_STAGES := build-debug test-rust sim test-system
 build: ## build the programs, optimised
 	$(OFFLINE) $(SET_UP_AND) $(CARGO) build $(RELEASE) --locked --workspace --bins
 
-# What a running stack needs. `loadtest` without its measures saves a fresh clone two large crates.
+# The programs of a running stack. `loadtest` without its measures saves a fresh clone two large crates.
 build-run:
 	$(OFFLINE) $(SET_UP_AND) $(CARGO) build --release --locked --no-default-features $(addprefix -p ,$(RUN_PACKAGES)) --bins
 
 run: build-run ## start everything, replay WORKLOAD (default: the openb cluster), report, stop everything; then a crowded week of it
 	@$(STACK) run --workload '$(WORKLOAD)' --report target/run/report.json -- $(ARGS)
-	@$(if $(CROWDED),$(STACK) run --workload '$(WORKLOAD)' $(CROWDED) --report target/run/crowded/report.json -- $(ARGS))
+	@$(if $(CROWDED),$(STACK) run --workload '$(WORKLOAD)' $(CROWDED) --report target/run/crowded/report.json -- --above target/run/screen.txt $(ARGS))
 
 up: build-run ## start everything, with an agent for this machine (AGENT=0: without), and leave it running, with the data of the last time; without it: FRESH=1; with standbys: REPLICAS=2; by TLS only: TLS=1, and TLS=0 without again
 	@$(STACK) up $(if $(filter 0,$(AGENT)),,--agent) $(if $(FRESH),--fresh) $(if $(TLS),$(if $(filter 0,$(TLS)),--no-tls,--tls)) $(if $(REPLICAS),--replicas $(REPLICAS))

@@ -17,6 +17,7 @@ mod progress;
 mod replay;
 mod report;
 mod scene;
+mod screen;
 mod settle;
 mod witness;
 
@@ -43,7 +44,12 @@ use memory::MemoryWatch;
 use scene::Scene;
 use schemas::v1::EndCause;
 use std::{
-    collections::BTreeMap, io, ops::RangeInclusive, path::PathBuf, process::ExitCode, sync::Arc,
+    collections::BTreeMap,
+    io,
+    ops::RangeInclusive,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
     time::Duration,
 };
 use tokio::{
@@ -59,7 +65,7 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Real time for which the end of a recorded month is waited for.
 const MONTH_END_MAX: Duration = Duration::from_secs(20);
-/// How long spans may take to arrive once everything is over.
+/// Maximum wait for spans after the replay.
 const SPANS_TIMEOUT: Duration = Duration::from_secs(5);
 const SPANS_PERIOD: Duration = Duration::from_millis(100);
 const INTERRUPTED: u8 = 130;
@@ -72,18 +78,21 @@ pub struct Options {
     /// Directory with a node list and a pod list.
     #[arg(long, value_name = "DIR")]
     workload: PathBuf,
-    /// Where to write report.json; intervals.csv and rates.csv go beside it.
+    /// Path of report.json; intervals.csv, rates.csv, summary.txt and screen.txt are written to its directory.
     #[arg(long, value_name = "PATH")]
     report: PathBuf,
+    /// Text file to print above the result, such as screen.txt of an earlier replay.
+    #[arg(long, value_name = "PATH")]
+    above: Option<PathBuf>,
     #[command(flatten)]
     selection: Selection,
     /// kill:PROCESS@FRACTION, or stop:PROCESS@FRACTION:SECONDSs; may be given several times.
     #[arg(long, value_name = "FAULT")]
     fault: Vec<Fault>,
-    /// Traces one in so many submits.
+    /// Trace one in N submits.
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
     trace_one_in: u32,
-    /// Only the verdict, no progress and no tables.
+    /// Print only the verdict.
     #[arg(long)]
     quiet: bool,
 }
@@ -110,6 +119,8 @@ pub enum DriveError {
     Telemetry(#[from] chassis::BootError),
     #[error(transparent)]
     Write(#[from] WriteError),
+    #[error("--above {path}: {source}", path = .path.display())]
+    Above { path: PathBuf, source: io::Error },
     #[error("starting the runtime: {0}")]
     Runtime(#[from] io::Error),
 }
@@ -126,7 +137,7 @@ pub fn main(options: Options) -> ExitCode {
     }
 }
 
-/// The whole drive. Also after a fault or an interruption there is a report of what was seen.
+/// Replays the workload and writes the report, also after a fault or an interruption.
 pub async fn run(options: Options) -> Result<Report, DriveError> {
     let since = Stopwatch::start();
     let workload = Workload::read(&options.workload, options.selection)?;
@@ -134,6 +145,13 @@ pub async fn run(options: Options) -> Result<Report, DriveError> {
     if stack.clock.is_none() {
         return Err(DriveError::RealClock);
     }
+    let above = options.above.as_ref().map(|path| {
+        std::fs::read_to_string(path).map_err(|source| DriveError::Above {
+            path: path.clone(),
+            source,
+        })
+    });
+    let above = above.transpose()?.unwrap_or_default();
     let memory = MemoryWatch::start(Stack::clone(&stack));
     let collector = Collector::listen(stack.otlp_listen, stack.otlp())
         .await
@@ -166,16 +184,26 @@ pub async fn run(options: Options) -> Result<Report, DriveError> {
         workload: &drive.scene.workload,
         intervals: &intervals,
         trace: &trace,
-        report_path: &options.report,
-        stack_path: &options.stack,
+        report_path: short(&options.report),
+        stack_path: short(&options.stack),
     };
-    let lines = print::summary(&shown);
+    report::write_lines(&options.report, "summary.txt", &print::summary(&shown))?;
+    let screen = screen::screen(&shown);
+    report::write_lines(&options.report, "screen.txt", &screen)?;
     if options.quiet {
-        chassis::out!("{}", lines.last().map_or("", String::as_str));
+        chassis::out!("{}", print::verdict(&report, usize::MAX).join("\n"));
     } else {
-        chassis::out!("{}", lines.join("\n"));
+        chassis::out!("{above}{}", screen.join("\n"));
     }
     Ok(report)
+}
+
+/// Returns the path as typed in the current directory.
+fn short(path: &Path) -> &Path {
+    let here = std::env::current_dir();
+    here.ok()
+        .and_then(|here| path.strip_prefix(here).ok())
+        .unwrap_or(path)
 }
 
 /// The driver's own spans take the same way as those of the services.
@@ -251,7 +279,7 @@ impl Drive {
         })
     }
 
-    /// The replay and the waits after it. What goes wrong stands in the report.
+    /// Replays the pods and waits for the results. Errors are added to the problems of the report.
     async fn perform(&mut self, options: &Options, report: &mut Report) {
         let scene = self.scene.clone();
         let lead = scene.real(EPOCH_MS - scene.clock.now_ms());
@@ -311,14 +339,14 @@ impl Drive {
         Ok(())
     }
 
-    /// From the first pod's creation to the last one's deletion.
+    /// Returns the months between the first pod's creation and the last pod's deletion.
     fn months(&self) -> RangeInclusive<Month> {
         let workload = &self.scene.workload;
         let of = |ms| Month::of(Millis(ms));
         of(workload.first_ms())..=of(workload.last_ms())
     }
 
-    /// Closes the recorded months, up to the first one whose end is too far away. Gives the last one that is closed.
+    /// Closes the recorded months until the end of one is too far away. Returns the last closed month.
     async fn close_months(&self) -> Result<Option<Month>, OperatorError> {
         let mut closed = None;
         let (mut month, last) = self.months().into_inner();
@@ -335,7 +363,7 @@ impl Drive {
         Ok(closed)
     }
 
-    /// What was seen, whether or not it came to an end.
+    /// Adds the sums to the report, complete or not.
     fn sum_up(&self, report: &mut Report) {
         let (tally, latency, given_up) = {
             let desk = self.scene.desk();
@@ -442,7 +470,7 @@ async fn interrupted() {
         signal(SignalKind::terminate()),
     );
     let (Ok(mut interrupt), Ok(mut terminate)) = (interrupt, terminate) else {
-        // Without handlers the signals end the process by themselves.
+        // Without handlers the signals end the process.
         return std::future::pending().await;
     };
     tokio::select! {

@@ -2,7 +2,7 @@
 
 use crate::otlp::{Span, SpanId};
 use std::collections::{BTreeMap, BTreeSet};
-use time::{Month, OffsetDateTime};
+use vocab::{Millis, Month};
 
 /// Dots of a braille character, from the bottom up, left and right.
 const LEFT: [u32; 4] = [0x40, 0x04, 0x02, 0x01];
@@ -61,16 +61,13 @@ pub fn months(from_ms: i64, to_ms: i64, width: usize) -> String {
     let mut before = None;
     for column in 0..width {
         let ms = from_ms + (span * column as f64 / width as f64) as i64;
-        let Ok(date) = OffsetDateTime::from_unix_timestamp(ms.div_euclid(1000)) else {
-            continue;
-        };
-        let month = (date.year(), date.month());
+        let month = Month::of(Millis(ms));
         let begins = before != Some(month);
         before = Some(month);
         let written = line.chars().count();
         if begins && written <= column && column + 3 <= width {
             line.push_str(&" ".repeat(column - written));
-            line.push_str(short(date.month()));
+            line.push_str(short(month));
             line.push(' ');
         }
     }
@@ -81,20 +78,19 @@ fn short(month: Month) -> &'static str {
     const NAMES: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ];
-    // Months count from 1 to 12.
-    NAMES[usize::from(u8::from(month)) - 1]
+    // The last two digits of a month are 1 to 12.
+    NAMES[month.0 as usize % 100 - 1]
 }
 
-/// A chart with its title, its scale at the left and the months below.
-pub fn chart(title: &str, values: &[f64], from_ms: i64, to_ms: i64, unit: &str) -> Vec<String> {
-    const ROWS: usize = 4;
+/// A chart of the number of rows, with its title, its scale at the left and the months below.
+pub fn chart(title: &str, values: &[f64], rows: usize, from_ms: i64, to_ms: i64) -> Vec<String> {
     const MARGIN: usize = 8;
     let top = values.iter().copied().fold(0.0, f64::max);
-    let mut lines = vec![format!("{title}, highest {}{unit}", number(top))];
-    for (row, line) in braille(values, ROWS, top).into_iter().enumerate() {
+    let mut lines = vec![format!("{title}, highest {}", number(top))];
+    for (row, line) in braille(values, rows, top).into_iter().enumerate() {
         let scale = match row {
             0 => number(top),
-            _ if row == ROWS - 1 => "0".to_owned(),
+            _ if row + 1 == rows => "0".to_owned(),
             _ => String::new(),
         };
         lines.push(format!("{scale:>MARGIN$} ┤{line}"));

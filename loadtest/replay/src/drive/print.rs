@@ -1,14 +1,15 @@
-//! What a user sees at the end.
+//! The whole result of a replay as text, for `summary.txt`.
 
 use super::{draw, report::Report, witness::Interval};
 use crate::{otlp::Span, workload::Workload};
 use std::{collections::BTreeMap, fmt::Display, path::Path};
 
-/// Columns of the charts; each holds two values.
+/// Columns and rows of the charts; each column holds two values.
 const COLUMNS: usize = 72;
+const ROWS: usize = 4;
 const PROBLEMS_MAX: usize = 12;
 
-/// Everything that is shown.
+/// Result of a replay.
 pub struct Shown<'a> {
     pub report: &'a Report,
     pub workload: &'a Workload,
@@ -18,7 +19,7 @@ pub struct Shown<'a> {
     pub stack_path: &'a Path,
 }
 
-/// The whole summary, line by line.
+/// Returns the lines of the summary.
 pub fn summary(shown: &Shown<'_>) -> Vec<String> {
     let mut lines = Vec::new();
     decisions(shown.report, &mut lines);
@@ -31,7 +32,8 @@ pub fn summary(shown: &Shown<'_>) -> Vec<String> {
     memory(shown.report, &mut lines);
     trace(shown, &mut lines);
     next(shown, &mut lines);
-    verdict(shown.report, &mut lines);
+    lines.push(String::new());
+    lines.extend(verdict(shown.report, PROBLEMS_MAX));
     lines
 }
 
@@ -48,7 +50,7 @@ fn row<const N: usize>(cells: [&str; N]) -> Vec<String> {
     cells.iter().map(|cell| (*cell).to_owned()).collect()
 }
 
-fn count(value: u64) -> String {
+pub fn count(value: u64) -> String {
     draw::thousands(value.into())
 }
 
@@ -108,26 +110,21 @@ fn use_over_time(shown: &Shown<'_>, lines: &mut Vec<String>) {
         let runs = runs.map(move |run| (run.started_ms, run.ended_ms, amount(run)));
         draw::means(runs, from_ms, to_ms, COLUMNS * 2)
     };
-    let chart = |title: &str, values: &[f64], unit: &str, lines: &mut Vec<String>| {
+    let chart = |title: &str, values: &[f64], lines: &mut Vec<String>| {
         lines.extend(
-            draw::chart(title, values, from_ms, to_ms, unit)
+            draw::chart(title, values, ROWS, from_ms, to_ms)
                 .into_iter()
                 .map(|line| format!("  {line}")),
         );
     };
-    chart("allocations running", &runs(|_| 1.0), "", lines);
+    chart("allocations running", &runs(|_| 1.0), lines);
     let gpus = shown.workload.gpu_capacity_milli() / 1000;
     let title = format!(
         "GPUs allocated, of {}; the pods ask for {} % of them and their time",
         count(gpus),
         shown.workload.load_percent()
     );
-    chart(
-        &title,
-        &runs(|run| run.gpu_milli as f64 / 1000.0),
-        "",
-        lines,
-    );
+    chart(&title, &runs(|run| run.gpu_milli as f64 / 1000.0), lines);
 }
 
 fn latency(report: &Report, lines: &mut Vec<String>) {
@@ -334,27 +331,21 @@ fn next(shown: &Shown<'_>, lines: &mut Vec<String>) {
     );
 }
 
-fn verdict(report: &Report, lines: &mut Vec<String>) {
-    lines.push(String::new());
+/// Returns one line for a good run, and otherwise also the first problems.
+pub fn verdict(report: &Report, problems_max: usize) -> Vec<String> {
     if report.good() {
         let (requests, wall) = (count(report.requests), report.wall_s);
-        lines.push(format!(
+        return vec![format!(
             "Good: {requests} requests, {requests} outcomes, none lost, none twice; {wall:.1} s."
-        ));
-        return;
+        )];
     }
-    lines.push(format!("NOT good, {} problems:", report.problems.len()));
-    lines.extend(
-        report
-            .problems
-            .iter()
-            .take(PROBLEMS_MAX)
-            .map(|problem| format!("  - {problem}")),
-    );
-    if report.problems.len() > PROBLEMS_MAX {
-        lines.push(format!(
-            "  - and {} more, in the report",
-            report.problems.len() - PROBLEMS_MAX
-        ));
+    let problems = &report.problems;
+    let mut lines = vec![format!("NOT good, {} problems:", problems.len())];
+    let first = problems.iter().take(problems_max);
+    lines.extend(first.map(|problem| format!("  - {problem}")));
+    if problems.len() > problems_max {
+        let more = problems.len() - problems_max;
+        lines.push(format!("  - and {more} more, in the report"));
     }
+    lines
 }

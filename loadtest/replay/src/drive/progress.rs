@@ -1,4 +1,4 @@
-//! How far the replay is, on the way: a bar on a terminal, lines elsewhere.
+//! Progress of the replay: a bar on a terminal, lines elsewhere.
 
 use super::scene::Scene;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -7,13 +7,13 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use time::OffsetDateTime;
+use vocab::{Millis, human};
 
 const PERIOD: Duration = Duration::from_millis(250);
-/// Lines are written at each of so many parts of the whole.
+/// Number of progress lines without a terminal.
 const LINES: usize = 10;
 
-/// Shows until it is aborted, or the replay is over.
+/// Shows the progress until the replay has ended or the task is aborted.
 pub async fn show(scene: Arc<Scene>) {
     let all = scene.workload.pods.len();
     let bar = stderr().is_terminal().then(|| bar(all as u64));
@@ -49,15 +49,10 @@ fn bar(all: u64) -> ProgressBar {
 fn status(scene: &Scene) -> String {
     let running = scene.witness().placed_now();
     let latency = scene.desk().latency();
-    let date = date(scene.clock.now_ms());
+    let moment = human::moment(Millis(scene.clock.now_ms()));
+    let date = moment.split('T').next().unwrap_or_default();
     format!(
         "{date}  {running} running  p50 {:.0} ms  p99 {:.0} ms",
         latency.p50_ms, latency.p99_ms
     )
-}
-
-/// The recorded day.
-pub fn date(ms: i64) -> String {
-    let moment = OffsetDateTime::from_unix_timestamp(ms.div_euclid(1000));
-    moment.map_or_else(|_| ms.to_string(), |moment| moment.date().to_string())
 }

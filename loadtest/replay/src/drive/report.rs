@@ -1,4 +1,4 @@
-//! The report: sums, checks and files. What is printed is made from it.
+//! The report: sums, checks and files.
 
 use super::{
     bill::Charges,
@@ -20,12 +20,12 @@ use std::{
 const MICRO: u128 = 1_000_000;
 const SAMPLES_MAX: usize = 10;
 
-/// Names are part of what other programs read: they are added to, never changed.
+/// Other programs read the fields by name: fields are added, never renamed.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
     /// Submits and cancels that were published, each once however often it was sent.
     pub requests: u64,
-    /// Those of them that have an outcome.
+    /// Requests that have an outcome.
     pub outcomes: u64,
     pub placed: u64,
     pub finished: u64,
@@ -40,16 +40,16 @@ pub struct Report {
     pub latency: Latency,
     /// Hours with a line on the bill, over all tenants.
     pub hours_billed: u64,
-    /// The lengths of all runs that are over, by the feeds.
+    /// Length of all runs that have ended, by the feeds.
     pub allocation_hours: f64,
-    /// By tenant and month, in the currency.
+    /// Charges by tenant and month, in the currency.
     pub charges: BTreeMap<String, BTreeMap<String, String>>,
     /// The same in whole millionths.
     pub charges_micro: Charges,
     /// Unit-milliseconds by which anything does not add up.
     pub conservation_error_ms: u128,
     pub conservation: BTreeMap<String, u128>,
-    /// What each month's capacity costs, and what became of it.
+    /// Cost of each month's capacity, by its use.
     pub months: Vec<ReconciledMonth>,
     pub decisions_per_s: f64,
     pub peak_rss_mb: BTreeMap<String, f64>,
@@ -59,14 +59,14 @@ pub struct Report {
     pub first_state: BTreeMap<&'static str, u64>,
     pub cancels_refused: BTreeMap<&'static str, u64>,
     pub ended: BTreeMap<&'static str, u64>,
-    /// Runs that were over while their allocation waited again, by cause.
+    /// Runs after which the allocation was queued again, by cause.
     pub requeued: BTreeMap<&'static str, u64>,
     /// Allocations that waited, by reason.
     pub waiting: BTreeMap<&'static str, u64>,
-    /// What was asked for in vain at the end, and why it waited by the read model.
+    /// Requests of the end that cannot be placed, and the reasons that the read model gives.
     pub explained: Vec<Explained>,
     pub retries: u64,
-    /// Runs that are over and took any time, in the feeds and in ClickHouse.
+    /// Ended runs longer than 0 ms, in the feeds and in ClickHouse.
     pub intervals: u64,
     pub intervals_billed: u64,
     pub rates: BTreeMap<String, u64>,
@@ -205,7 +205,7 @@ impl Report {
         }
         if self.intervals != self.intervals_billed {
             self.problems.push(format!(
-                "the feeds show {} runs that took time and are over, ClickHouse has {}",
+                "the feeds have {} ended runs longer than 0 ms, ClickHouse has {}",
                 self.intervals, self.intervals_billed
             ));
         }
@@ -238,7 +238,7 @@ pub enum WriteError {
     Csv { path: PathBuf, source: csv::Error },
 }
 
-/// Writes the report, and beside it what an independent check of the bill needs.
+/// Writes the report, and to the same directory the files that an independent check of the bill needs.
 pub fn write(
     path: &Path,
     report: &Report,
@@ -303,6 +303,12 @@ pub fn write(
         source,
     })?;
     std::fs::write(path, text + "\n").map_err(failed)
+}
+
+/// Writes lines of text to a file in the directory of the report.
+pub fn write_lines(report: &Path, name: &str, lines: &[String]) -> Result<(), WriteError> {
+    let path = report.with_file_name(name);
+    std::fs::write(&path, lines.join("\n") + "\n").map_err(|source| WriteError::Io { path, source })
 }
 
 fn table<T, const N: usize>(
