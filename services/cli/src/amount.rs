@@ -1,7 +1,10 @@
 //! Amounts as people write them.
 
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
-use vocab::{Account, AllocationId, BudgetOf, Millis, QuotaResource, ResourceKind, Team, human};
+use vocab::{
+    Account, AllocationId, BudgetOf, DAY_MS, HOUR_MS, Millis, QuotaResource, ResourceKind, Team,
+    human,
+};
 
 /// `4` cores, `0.5` or `1500m`.
 pub fn cpu_milli(text: &str) -> Result<i64, String> {
@@ -85,8 +88,8 @@ pub fn duration_ms(text: &str) -> Result<i64, String> {
         "ms" => 1,
         "s" => 1000,
         "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
+        "h" => HOUR_MS,
+        "d" => DAY_MS,
         _ => return Err(wrong()),
     };
     let number = text.strip_suffix(unit).unwrap_or_default();
@@ -315,12 +318,7 @@ pub fn bytes_text(bytes: i64) -> String {
 
 /// The shortest text that `duration_ms` reads as that.
 pub fn duration_text(ms: i64) -> String {
-    let units = [
-        ("d", 86_400_000),
-        ("h", 3_600_000),
-        ("m", 60_000),
-        ("s", 1000),
-    ];
+    let units = [("d", DAY_MS), ("h", HOUR_MS), ("m", 60_000), ("s", 1000)];
     match units.iter().find(|(_, unit)| ms % unit == 0) {
         Some((name, unit)) if ms > 0 => format!("{}{name}", ms / unit),
         None => format!("{ms}ms"),
