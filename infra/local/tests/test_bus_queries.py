@@ -24,7 +24,7 @@ from apportion_messages import Messages  # noqa: E402
 pytestmark = pytest.mark.system
 
 REFERENCE = CHECKOUT / "docs" / "bus.md"
-SUBJECTS = CHECKOUT / "schemas" / "src" / "subjects.rs"
+SUBJECTS = CHECKOUT / "services" / "vocab" / "src" / "subjects.rs"
 ROW = re.compile(r"^\| `apportion\.v1\.<cell>\.query\.(<tenant>|_operator)\.([a-z_]+)` \|.* \[(\w+)\]\(#\w+\), answered by "
                  r"\[(\w+)\]\(#\w+\) \|", re.MULTILINE)
 OPERATOR = "_operator"

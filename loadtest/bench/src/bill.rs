@@ -29,7 +29,6 @@ use replay::{
     command::{Size, block_on, exit},
     reach::{ReachError, plain},
 };
-use schemas::subjects::Subjects;
 use serde::Serialize;
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -38,7 +37,7 @@ use std::{
     process::ExitCode,
     time::Duration,
 };
-use vocab::{CellNo, Lsn, Writer};
+use vocab::{CellNo, Lsn, Writer, subjects::Subjects};
 
 /// Events per second into ClickHouse, and the lag at the other rate.
 const AIM_EVENTS_PER_S: f64 = 300_000.0;

@@ -34,14 +34,14 @@ use replay::{
 };
 use report::{Check, Operations, Report};
 use scene::Scene;
-use schemas::{subjects::Subjects, v1::outcome::Result as Decided};
+use schemas::v1::outcome::Result as Decided;
 use settle::EndError;
 use std::{
     collections::BTreeMap, fs, io, path::PathBuf, process::ExitCode, sync::Arc, time::Duration,
 };
 use times::Done;
 use tokio::{sync::mpsc, task::JoinSet};
-use vocab::{ResourceKind, Token};
+use vocab::{ResourceKind, Token, subjects::Subjects};
 
 /// Tenants that repeat requests until they are answered, tenants that send once, and one that floods.
 const TENANTS: usize = 4;

@@ -21,7 +21,7 @@ use futures::{
 use node_heartbeat::RUNS_MAX;
 use prost::Message;
 use schemas::{
-    subjects::Subjects,
+    ToProst as _,
     v1::{
         Assignment, AssignmentList, GpuSample, Heartbeat, LeaseRenewed, NodeReport, NodeSample,
         Register, Run, RunPhase, Runs, node_report::Report,
@@ -39,6 +39,7 @@ use std::{
 };
 use tokio::task::JoinHandle;
 use turns::Turns;
+use vocab::subjects::Subjects;
 use wire::Message as _;
 
 /// Reports whose acknowledgement is outstanding; more wait their turn.

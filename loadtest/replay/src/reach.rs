@@ -4,9 +4,8 @@ use chassis::stack::{Stack, StackError};
 use client::{Client, ConnectError, ConnectOptions};
 use ledger::BusError;
 use ledger_nats::jetstream::JetStreamBus;
-use schemas::subjects::Subjects;
 use std::{collections::BTreeSet, time::Duration};
-use vocab::Token;
+use vocab::{Token, subjects::Subjects};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReachError {

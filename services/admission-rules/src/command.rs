@@ -1,7 +1,7 @@
 //! What is asked, as it was written: nothing but its shape has been checked.
 
 use super::{ArrayRequest, ChangeRequest, ResourceRequest, SubmitRequest, TargetRequest};
-use compact_str::CompactString;
+use smol_str::SmolStr;
 use vocab::{AllocationSpec, Operation, Refusal, Token};
 
 /// What a message at the inbox comes to.
@@ -26,7 +26,7 @@ pub enum Verb {
     #[wire(13)]
     CancelJobSet {
         #[wire(1)]
-        job_set: CompactString,
+        job_set: SmolStr,
     },
     #[wire(14)]
     SetPriority {

@@ -390,7 +390,7 @@ impl Admission {
 
     /// The tenant is known and within its rate.
     fn may_ask(&self, tenant: &Token, now: Millis) -> Result<(), Refusal> {
-        if tenant.as_str() == schemas::subjects::OPERATOR {
+        if tenant.as_str() == vocab::subjects::OPERATOR {
             return Ok(());
         }
         let settings = self.settings.tenants.get(tenant);
@@ -421,7 +421,7 @@ impl Admission {
         config: &Config,
         now: Millis,
     ) -> Result<Written, Refusal> {
-        let operator = operation.tenant.as_str() == schemas::subjects::OPERATOR;
+        let operator = operation.tenant.as_str() == vocab::subjects::OPERATOR;
         if !operator {
             self.check_table(operation, &slot, config)?;
         }

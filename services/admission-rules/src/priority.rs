@@ -1,7 +1,7 @@
 //! Another priority for what has not ended.
 
 use super::{Admission, Config, check::token};
-use compact_str::CompactString;
+use smol_str::SmolStr;
 use vocab::fact::PriorityRequested;
 use vocab::{AllocationSpec, Operation, PriorityTarget, Refusal, Rule, Token};
 
@@ -12,7 +12,7 @@ pub enum TargetRequest {
     #[wire(1)]
     AllocationId(String),
     #[wire(2)]
-    JobSet(CompactString),
+    JobSet(SmolStr),
 }
 
 impl Admission {

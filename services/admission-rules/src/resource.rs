@@ -4,7 +4,7 @@ use super::{
     Admission, Config,
     check::{bounded, token},
 };
-use compact_str::CompactString;
+use smol_str::SmolStr;
 use vocab::fact::ResourceAsked;
 use vocab::{
     AllocationId, CellNo, LeaseNo, Millis, Operation, Refusal, ResourceAsk, Rule, Slot, Token, Verb,
@@ -17,16 +17,16 @@ pub enum ResourceRequest {
     #[wire(15)]
     CreateResource {
         #[wire(1)]
-        resource: CompactString,
+        resource: SmolStr,
         #[wire(2, optional)]
         slot: Option<Slot>,
     },
     #[wire(16)]
     Acquire {
         #[wire(1)]
-        resource: CompactString,
+        resource: SmolStr,
         #[wire(2)]
-        holder: CompactString,
+        holder: SmolStr,
         #[wire(3)]
         ttl_slots: u64,
         #[wire(4, optional)]
@@ -35,9 +35,9 @@ pub enum ResourceRequest {
     #[wire(17)]
     AcquireBundle {
         #[wire(1)]
-        resources: Vec<CompactString>,
+        resources: Vec<SmolStr>,
         #[wire(2)]
-        holder: CompactString,
+        holder: SmolStr,
         #[wire(3)]
         ttl_slots: u64,
         #[wire(4, optional)]
@@ -48,7 +48,7 @@ pub enum ResourceRequest {
         #[wire(1)]
         lease_id: String,
         #[wire(2)]
-        holder: CompactString,
+        holder: SmolStr,
         #[wire(3)]
         fencing_token: u64,
         #[wire(4, optional)]
@@ -59,7 +59,7 @@ pub enum ResourceRequest {
         #[wire(1)]
         lease_id: String,
         #[wire(2)]
-        holder: CompactString,
+        holder: SmolStr,
         #[wire(3)]
         fencing_token: u64,
         #[wire(4, optional)]
@@ -216,11 +216,7 @@ impl ResourceRequest {
     }
 }
 
-fn acquire(
-    resources: &[CompactString],
-    holder: &str,
-    ttl_slots: u64,
-) -> Result<ResourceAsk, Refusal> {
+fn acquire(resources: &[SmolStr], holder: &str, ttl_slots: u64) -> Result<ResourceAsk, Refusal> {
     bounded(resources, NAMED_MAX, "resources")?;
     let names: Result<_, _> = resources.iter().map(|r| token(r, "resource")).collect();
     Ok(ResourceAsk::Acquire {

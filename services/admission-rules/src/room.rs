@@ -147,7 +147,7 @@ impl Room {
     }
 
     fn set(&mut self, of: Of, tenant: &Token, bytes: u64) {
-        if tenant.as_str() == schemas::subjects::OPERATOR {
+        if tenant.as_str() == vocab::subjects::OPERATOR {
             return;
         }
         let held = match of {

@@ -6,7 +6,6 @@ use chassis::{
 };
 use ledger::Frame;
 use ledger_nats::ProjectorObserver;
-use schemas::subjects::Subjects;
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::{
@@ -19,6 +18,7 @@ use vocab::fact::{
     QuotaDenied,
 };
 use vocab::inputs;
+use vocab::subjects::Subjects;
 use vocab::{AllocationNo, At, CellNo, Lsn, Millis, Token, Writer};
 
 /// Sampled allocations followed at the same time; more are not followed.

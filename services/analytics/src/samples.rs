@@ -8,9 +8,8 @@ use crate::{
 use chassis::{Clock, Context, Failure, Heard, Wanted};
 use futures::{FutureExt, future::BoxFuture};
 use prometheus_client::metrics::counter::Counter;
-use schemas::subjects::Subjects;
 use std::{collections::BTreeMap, future::pending, time::Duration};
-use vocab::{Millis, Token};
+use vocab::{Millis, Token, subjects::Subjects};
 
 /// Of several processes of the service, each heartbeat reaches one.
 const GROUP: &str = "samples";

@@ -17,10 +17,9 @@ use ledger_nats::{
     Decode, Leader, LeaderOptions, Projector, Question, cell, check_ledger_settings,
     jetstream::JetStreamBus,
 };
-use schemas::subjects::Subjects;
 use tokio::sync::{mpsc, watch};
 use tracing::Instrument;
-use vocab::{CellNo, Level, Millis};
+use vocab::{CellNo, Level, Millis, subjects::Subjects};
 
 use crate::clock::Clock;
 use crate::error::Failure;

@@ -32,14 +32,14 @@ use prometheus_client::{
     metrics::{family::Family, histogram::Histogram},
 };
 use prost::Message;
-use schemas::{
-    subjects::{self, OPERATOR, Subjects},
-    v1,
-};
+use schemas::{ToProst as _, v1};
 use std::{convert::Infallible, future::Future, time::Duration};
 use tokio::sync::Semaphore;
 use uuid::Uuid;
-use vocab::{AllocationSpec, Lsn, Refusal, Rule, Token};
+use vocab::{
+    AllocationSpec, Lsn, Refusal, Rule, Token,
+    subjects::{self, OPERATOR, Subjects},
+};
 use wire::Message as _;
 
 /// The group in which the processes of a service share the queries.

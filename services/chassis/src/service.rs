@@ -8,12 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ledger_nats::jetstream::{Program, Readers};
-use schemas::subjects::Subjects;
 use serde::de::DeserializeOwned;
 use sqlx::PgPool;
 use tokio::sync::{OnceCell, watch};
 use tracing::Instrument;
-use vocab::{CellNo, Level};
+use vocab::{CellNo, Level, subjects::Subjects};
 
 use crate::clock::Clock;
 use crate::config::{Cell, ClickhouseConfig, Config, ConfigError, NatsConfig, PostgresConfig};

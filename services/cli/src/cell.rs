@@ -14,9 +14,8 @@ use ledger_nats::{
     cell::Chosen,
     jetstream::{JetStreamBus, Program},
 };
-use schemas::subjects::Subjects;
 use std::path::PathBuf;
-use vocab::Level;
+use vocab::{Level, subjects::Subjects};
 
 #[derive(Subcommand)]
 pub enum CellCommand {

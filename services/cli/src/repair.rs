@@ -10,9 +10,8 @@ use admission::publish::JetStreamFeed;
 use chassis::Config;
 use clap::Args;
 use ledger_nats::{Copy, CopyFound, Findings, Found, Way, jetstream::JetStreamBus, survey, verify};
-use schemas::subjects::Subjects;
 use std::path::PathBuf;
-use vocab::Lsn;
+use vocab::{Lsn, subjects::Subjects};
 
 #[derive(Args)]
 pub struct Repair {

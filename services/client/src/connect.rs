@@ -6,13 +6,13 @@ use crate::{
 };
 use async_nats::{Event, ServerError, jetstream};
 use identity::{BadAuthority, Guest, Login};
-use schemas::{
-    subjects::{OPERATOR, Subjects},
-    v1::Outcome,
-};
+use schemas::v1::Outcome;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::{sync::mpsc, task::JoinHandle};
-use vocab::{BadToken, Token};
+use vocab::{
+    BadToken, Token,
+    subjects::{OPERATOR, Subjects},
+};
 
 /// Longer than any healthy cell takes, short enough that a person still waits for the retry.
 const PATIENCE: Duration = Duration::from_secs(10);

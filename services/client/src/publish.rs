@@ -17,8 +17,8 @@ use futures::{
     FutureExt,
     future::{BoxFuture, Shared},
 };
-use schemas::subjects::{HEADER_REPLY, HEADER_TRACEPARENT};
 use std::{error::Error, future::IntoFuture, sync::Arc};
+use vocab::subjects::{HEADER_REPLY, HEADER_TRACEPARENT};
 
 /// The server's code for a stream that did not store a message, such as a full one that discards new ones.
 const STREAM_STORE_FAILED: u64 = 10_077;

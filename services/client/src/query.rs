@@ -9,7 +9,6 @@ use async_nats::Request;
 use bytes::Bytes;
 use futures::{StreamExt, stream::FuturesUnordered};
 use prost::Message;
-use schemas::subjects::OPERATORS_QUERIES;
 use schemas::v1::{
     AllocationQuery, AllocationReply, AllocationView, AllocationsPage, AllocationsQuery,
     ApprovalsPage, ApprovalsQuery, BillQuery, BillReply, BudgetQuery, BudgetReply, ExplainQuery,
@@ -23,7 +22,7 @@ use schemas::v1::{
     TryQuotaReply, UsagePage, UsageQuery,
 };
 use std::{future::Future, time::Duration};
-use vocab::Rule;
+use vocab::{Rule, subjects::OPERATORS_QUERIES};
 
 const SERVICE_ERROR: &str = "Nats-Service-Error";
 /// Between two askings of a question that has no answer yet.

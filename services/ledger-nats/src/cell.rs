@@ -7,9 +7,8 @@ use async_nats::jetstream::{
         SubjectTransform,
     },
 };
-use schemas::subjects::Subjects;
 use std::{collections::HashMap, time::Duration};
-use vocab::Level;
+use vocab::{Level, subjects::Subjects};
 
 /// Messages that may pile up per tenant or node before a publish is refused.
 const INBOX_BACKLOG_MAX: i64 = 4096;

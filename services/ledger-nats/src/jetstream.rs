@@ -33,7 +33,6 @@ use ledger::{
     Writing, bus::bears_out,
 };
 use link::Held;
-use schemas::subjects::{OPERATOR, Subjects};
 use serde::Deserialize;
 use std::{
     cmp::Reverse,
@@ -47,7 +46,10 @@ use std::{
 };
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 use tokio::{io::AsyncReadExt, runtime::Handle, select, time::timeout};
-use vocab::{Level, Lsn, Millis, Token, Writer};
+use vocab::{
+    Level, Lsn, Millis, Token, Writer,
+    subjects::{OPERATOR, Subjects},
+};
 
 pub use hub::Readers;
 pub use link::{Link, Outside};

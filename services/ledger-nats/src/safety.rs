@@ -108,8 +108,8 @@ pub fn check_ledger_settings(
 mod tests {
     use super::*;
     use crate::cell::{Chosen, ledger_config};
-    use schemas::subjects::Subjects;
     use std::time::Duration;
+    use vocab::subjects::Subjects;
 
     fn check(change: fn(&mut Config), syncs: Option<bool>, refused: Option<&str>) {
         let mut config = ledger_config(&Subjects::new("c1"), Chosen::default());

@@ -3,55 +3,51 @@
 
 use crate::frame::Digest;
 use bytes::Bytes;
-use prost::Message;
 use std::sync::{Arc, OnceLock};
-use vocab::{Event, EventKind, Kinds};
-use wire::{Message as _, Rows};
+use vocab::{Event, EventKind, Kinds, Token};
+use wire::{Body, Depth, Message as _, Rows, Wire};
 
-/// The contract's `Frame` with its events as they were written, so that those alone are decoded that somebody reads.
-#[derive(Clone, PartialEq, Message)]
+/// The contract's `Frame` without its events: only those that a reader reads are decoded.
+#[derive(Debug, Clone, Default, PartialEq, Wire)]
+#[wire(name = "Frame")]
 pub(crate) struct RawFrame {
-    #[prost(uint64, tag = "1")]
+    #[wire(1)]
     pub epoch: u64,
-    #[prost(uint64, tag = "2")]
+    #[wire(2)]
     pub frame_no: u64,
-    #[prost(uint64, tag = "3")]
+    #[wire(3)]
     pub through_lsn: u64,
-    #[prost(uint64, tag = "4")]
+    #[wire(4)]
     pub through_inbox: u64,
-    #[prost(int64, tag = "5")]
+    #[wire(5)]
     pub now_ms: i64,
-    #[prost(uint64, tag = "6")]
+    #[wire(6)]
     pub prev_lsn: u64,
-    #[prost(bytes = "bytes", tag = "7")]
-    pub prev_digest: Bytes,
-    #[prost(uint64, tag = "8")]
+    #[wire(7)]
+    pub prev_digest: Option<Digest>,
+    #[wire(8)]
     pub first_event_no: u64,
-    #[prost(bytes = "bytes", repeated, tag = "9")]
-    pub events: Vec<Bytes>,
-    #[prost(bytes = "bytes", tag = "10")]
-    pub leader: Bytes,
-    #[prost(message, repeated, tag = "11")]
-    pub ahead: Vec<RawAhead>,
-    #[prost(bool, tag = "12")]
+    #[wire(10)]
+    pub leader: Option<[u8; 16]>,
+    #[wire(11, with = wire::Pairs<Ahead>)]
+    pub ahead: Vec<(Token, u64)>,
+    #[wire(12)]
     pub resigned: bool,
-    #[prost(bytes = "bytes", optional, tag = "13")]
-    pub columns: Option<Bytes>,
 }
 
-/// How far a sender's messages are handled beyond the inbox's position.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct RawAhead {
-    #[prost(string, tag = "1")]
-    pub sender: String,
-    #[prost(uint64, tag = "2")]
-    pub through: u64,
+/// The number of a frame's events, each a message.
+pub(crate) const EVENTS: u32 = 9;
+/// The number of a frame's events in columns.
+pub(crate) const COLUMNS: u32 = 13;
+
+wire::pair! {
+    /// How far a sender's messages are handled beyond the inbox's position.
+    pub(crate) Ahead { sender, through }
 }
 
 /// A frame's bytes, read. Whether it continues the chain is for each reader to say.
 #[derive(Debug)]
 pub(crate) struct Content {
-    /// Without its events.
     pub head: RawFrame,
     pub digest: Digest,
     /// All of it.
@@ -113,9 +109,8 @@ impl Shared {
 
 impl Content {
     pub fn read(frame: &Bytes) -> Result<Self, String> {
-        let mut head = RawFrame::decode(frame.clone()).map_err(|error| error.to_string())?;
-        let messages = std::mem::take(&mut head.events);
-        let columns = head.columns.take();
+        let head = RawFrame::decode(frame).map_err(|error| error.to_string())?;
+        let (messages, columns) = undecoded(frame).map_err(|error| error.to_string())?;
         let mut events = Events::default();
         if let Some(columns) = &columns {
             if !messages.is_empty() {
@@ -139,7 +134,7 @@ impl Content {
         })
     }
 
-    /// What this process has written. `head` is as it stands in the frame, without events.
+    /// What this process has written. `head` is as it stands in the frame.
     pub fn written(head: RawFrame, digest: Digest, bytes: Bytes, events: Events) -> Self {
         Self {
             head,
@@ -275,12 +270,40 @@ impl OfKind {
     }
 }
 
+/// The events of a frame as they lie in its bytes: those that are messages, and the columns.
+pub(crate) fn undecoded(frame: &Bytes) -> wire::Result<(Vec<Bytes>, Option<Bytes>)> {
+    let (mut messages, mut columns) = (Vec::new(), None);
+    let name = RawFrame::DESCRIPTOR.name;
+    wire::raw::each_field(Body::Bytes(frame), Depth::MAX, name, |number, input| {
+        match number {
+            EVENTS => messages.push(frame.slice_ref(input.bytes()?)),
+            COLUMNS => columns = Some(frame.slice_ref(input.bytes()?)),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    Ok((messages, columns))
+}
+
 /// The number of the kind that these bytes are of: an event has one field, its number first.
 fn number_of(event: &Bytes) -> Option<u64> {
-    let key = prost::encoding::decode_varint(&mut event.as_ref()).ok()?;
+    let key = wire::raw::take_varint(&mut event.as_ref()).ok()?;
     Some(key >> 3)
 }
 
 fn kind_of_number(number: u64) -> Result<EventKind, String> {
     EventKind::from_number(number).ok_or_else(|| "an event of no kind".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_is_what_the_schema_says() {
+        let found = wire::differences(RawFrame::DESCRIPTOR, schemas::FILE_DESCRIPTOR_SET);
+        let events = ["Columns columns = 13", "repeated Event events = 9"];
+        let events = events.map(|field| format!("Frame: `{field}` only in the schema"));
+        assert_eq!(found, Ok(events.to_vec()));
+    }
 }

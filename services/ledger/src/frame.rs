@@ -2,22 +2,22 @@
 
 use crate::{
     bus::{Record, Witness},
-    content::{Content, Events, RawAhead, RawFrame},
+    content::{COLUMNS, Content, EVENTS, Events, RawFrame},
     inbox::Handled,
 };
 use bytes::Bytes;
-use prost::Message;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use std::{collections::BTreeMap, fmt, str::FromStr, sync::Arc};
 use vocab::{
-    At, Event, EventNo, Kinds, Lsn, Millis, Token, Writer,
+    At, Event, EventNo, Kinds, Lsn, Millis, Writer,
     sabotage::{self, Bug},
 };
-use wire::{Columns, Message as _};
+use wire::{Columns, Message as _, Row, Wire};
 
 /// SHA-256 of an encoded frame.
-#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Wire)]
+#[wire(transparent)]
 pub struct Digest(pub [u8; 32]);
 
 impl Digest {
@@ -173,6 +173,13 @@ pub struct Head {
     pub now: Millis,
 }
 
+impl Head {
+    /// As the next frame names it; `None` before the first.
+    fn digest_in_chain(&self) -> Option<Digest> {
+        (self.frame_no > 0).then_some(self.digest)
+    }
+}
+
 impl Default for Head {
     /// Before the first frame.
     fn default() -> Self {
@@ -297,11 +304,7 @@ fn decode(record: &Record, head: &Head, read: Kinds) -> Result<(Frame, Head), Ch
     let unreadable = |why: String| ChainError::Unreadable { lsn, writer, why };
     let content = record.content().map_err(unreadable)?;
     let raw = &content.head;
-    let prev = if head.frame_no == 0 {
-        &[][..]
-    } else {
-        &head.digest.0[..]
-    };
+    let prev = head.digest_in_chain();
     let rules = [
         (raw.prev_lsn == head.lsn.0, "position of the previous frame"),
         (raw.prev_digest == prev, "digest of the previous frame"),
@@ -325,14 +328,9 @@ fn decode(record: &Record, head: &Head, read: Kinds) -> Result<(Frame, Head), Ch
     if let Some((_, rule)) = rules.iter().find(|(holds, _)| !holds) {
         return Err(broken(rule));
     }
-    let mut moved = Vec::with_capacity(raw.ahead.len());
-    for ahead in &raw.ahead {
-        let sender = Token::new(&ahead.sender).map_err(|_| broken("a sender that is no name"))?;
-        moved.push((sender, ahead.through));
-    }
     let handled = head
         .handled
-        .moved(raw.through_inbox, moved.into_iter())
+        .moved(raw.through_inbox, raw.ahead.iter().cloned())
         .map_err(broken)?;
     content.decode(read).map_err(unreadable)?;
     let frame = Frame::of(lsn, writer, content.clone(), read);
@@ -349,10 +347,9 @@ fn decode(record: &Record, head: &Head, read: Kinds) -> Result<(Frame, Head), Ch
     Ok((frame, next))
 }
 
-/// The number of a frame's events in the contract.
-const EVENTS: u32 = 9;
-/// The same in columns.
-const COLUMNS: u32 = 13;
+/// The most bytes of a frame without its events and the senders that are ahead, and of one such sender.
+const HEAD_BYTES_MAX: usize = 140;
+const AHEAD_BYTES_MAX: usize = 80;
 
 /// The events of a frame in the making, as they will stand there.
 #[derive(Debug)]
@@ -397,29 +394,22 @@ pub(crate) fn write(
         through_inbox: handled.through,
         now_ms: now.0,
         prev_lsn: head.lsn.0,
-        prev_digest: if head.frame_no == 0 {
-            Bytes::new()
-        } else {
-            Bytes::copy_from_slice(&head.digest.0)
-        },
+        prev_digest: head.digest_in_chain(),
         first_event_no: head.next_event.0,
         ..RawFrame::default()
     };
     let moved = handled.moved_since(&head.handled);
-    let ahead = moved.map(|(sender, through)| RawAhead {
-        sender: sender.to_string(),
-        through,
-    });
+    let ahead = moved.map(|(sender, through)| (sender.clone(), through));
     let after_events = RawFrame {
-        leader: Bytes::copy_from_slice(leader),
+        leader: Some(*leader),
         ahead: ahead.collect(),
         resigned,
         ..RawFrame::default()
     };
     // A message's fields may be encoded apart: their bytes one behind the other are the message.
-    let mut bytes = before_events.encode_to_vec();
-    let behind = after_events.encode_to_vec();
-    bytes.reserve_exact(encoded.size() + behind.len());
+    let ahead_bytes = AHEAD_BYTES_MAX * after_events.ahead.len();
+    let mut bytes = Vec::with_capacity(HEAD_BYTES_MAX + ahead_bytes + encoded.size());
+    Row::behind(&mut bytes, |out| before_events.write_body(out));
     match encoded {
         Encoded::Messages(messages) => bytes.extend_from_slice(messages),
         Encoded::Columns(columns) if columns.fit() => {}
@@ -428,7 +418,7 @@ pub(crate) fn write(
             each.for_each(|(_, event)| event.append_field(EVENTS, &mut bytes));
         }
     }
-    bytes.extend_from_slice(&behind);
+    Row::behind(&mut bytes, |out| after_events.write_body(out));
     if let Encoded::Columns(columns) = encoded
         && columns.fit()
         && !events.is_empty()
@@ -454,4 +444,95 @@ pub(crate) fn write(
         ..before_events
     };
     (Content::written(written, digest, bytes, events), next)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use vocab::{AllocationNo, Token, fact::QuotaReleased};
+
+    /// Encodes a frame with one event and compares it with `expected`, which is in hexadecimal with a space after each
+    /// field. Then reads it as the frame behind `head`.
+    fn check(head: &Head, mut encoded: Encoded, handled: Handled, resigned: bool, expected: &str) {
+        let event = Event::from(QuotaReleased {
+            allocation: AllocationNo(77),
+        });
+        let mut events = Events::default();
+        encoded.push(&event);
+        events.push(event);
+        let (epoch, now) = (head.epoch + 1, Millis(1_700_000_000_000));
+        let read = (Lsn(head.lsn.0 + 10), handled);
+        let events = (events, &mut encoded);
+        let (content, next) = write(head, &[7; 16], epoch, now, read, events, resigned);
+        let expected = expected.replace(' ', "");
+        let bytes = content.bytes.iter().map(|byte| format!("{byte:02x}"));
+        assert_eq!(bytes.collect::<String>(), expected);
+        assert!(content.is_what_is_read());
+        let record = Record::new(Lsn(head.lsn.0 + 11), Writer::Quota, content.bytes);
+        let (frame, found) = decode(&record, head, Kinds::ALL).expect("it continues the chain");
+        let lsn = record.lsn;
+        assert_eq!(found, Head { lsn, ..next });
+        assert_eq!((frame.count, frame.resigned), (1, resigned));
+    }
+
+    #[test]
+    fn frames_have_the_bytes_of_the_contract() {
+        let messages = || Encoded::Messages(Vec::new());
+        let columns = || Encoded::Columns(Box::default());
+        let handled = |through, ahead: &[(&str, u64)]| {
+            let ahead = ahead.iter();
+            let ahead = ahead.map(|(sender, at)| (Token::new(sender).expect("a name"), *at));
+            let moved = Handled::default().moved(through, ahead);
+            moved.expect("they move forwards")
+        };
+        let first = Head::default();
+        check(
+            &first,
+            messages(),
+            Handled::default(),
+            false,
+            "0801 1001 180a 2880d095ffbc31 4001 4a05b20102084d 521007070707070707070707070707070707",
+        );
+        check(
+            &first,
+            columns(),
+            Handled::default(),
+            false,
+            "0801 1001 180a 2880d095ffbc31 4001 521007070707070707070707070707070707 \
+             6a0d08012a0908165205080122014d",
+        );
+        let later = Head {
+            lsn: Lsn(300),
+            digest: Digest([0xab; 32]),
+            epoch: 2,
+            frame_no: 6,
+            next_event: EventNo(1000),
+            through_lsn: Lsn(299),
+            handled: handled(5, &[("a", 8)]),
+            now: Millis(1),
+        };
+        let digest = "ab".repeat(32);
+        let ahead = || handled(6, &[("a", 8), ("b", 9), ("c", 300)]);
+        check(
+            &later,
+            messages(),
+            ahead(),
+            true,
+            &format!(
+                "0803 1007 18b602 2006 2880d095ffbc31 30ac02 3a20{digest} 40e807 4a05b20102084d \
+                 521007070707070707070707070707070707 5a050a01621009 5a060a016310ac02 6001"
+            ),
+        );
+        check(
+            &later,
+            columns(),
+            ahead(),
+            true,
+            &format!(
+                "0803 1007 18b602 2006 2880d095ffbc31 30ac02 3a20{digest} 40e807 \
+                 521007070707070707070707070707070707 5a050a01621009 5a060a016310ac02 6001 \
+                 6a0d08012a0908165205080122014d"
+            ),
+        );
+    }
 }

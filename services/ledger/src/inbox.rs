@@ -5,13 +5,13 @@
 //! afterwards, because what a message costs is known when it was decided. A sender's own messages keep their order.
 
 use crate::bus::InboxMessage;
-use schemas::subjects::OPERATOR;
 use serde::{Deserialize, Serialize};
 use slab::Slab;
 use std::collections::{BTreeMap, VecDeque};
 use vocab::{
     Lsn, Token,
     sabotage::{self, Bug},
+    subjects::OPERATOR,
 };
 
 /// How far an inbox was handled: all messages up to one position, and of single senders those up to another one behind it.

@@ -8,10 +8,9 @@ use chassis::{
 use identity::NodeSigner;
 use node_heartbeat_rules::{Assignment, Command, Effect, IDENTITY_MS};
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
-use schemas::subjects::Subjects;
 use std::collections::BTreeMap;
 use tokio::sync::mpsc;
-use vocab::{CellNo, Refusal, Rule, Token};
+use vocab::{CellNo, Refusal, Rule, Token, subjects::Subjects};
 
 const HEARTBEATS: Metric =
     Metric::counter("apportion_heartbeats_total", "Heartbeats of nodes heard");

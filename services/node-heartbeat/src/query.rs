@@ -6,12 +6,12 @@ use async_nats::Client;
 use chassis::query::{Asked, Trouble, Verb, name_prefix, page_limit};
 use prost::Message;
 use schemas::{
-    subjects::Subjects,
+    ToProst as _,
     v1::{ApprovalView, ApprovalsPage, ApprovalsQuery, LogsQuery, LogsReply, NodeLogsQuery},
 };
 use sqlx::PgPool;
 use std::time::Duration;
-use vocab::{AllocationId, CellNo, Lsn, Refusal, Rule, Token};
+use vocab::{AllocationId, CellNo, Lsn, Refusal, Rule, Token, subjects::Subjects};
 use wire::Message as _;
 
 /// Approvals of a page, at the most, and where nothing is said of it.

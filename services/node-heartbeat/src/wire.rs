@@ -4,7 +4,10 @@ use chassis::TraceParent;
 use ledger::InboxMessage;
 use node_heartbeat_rules::{Assignment, CONDITIONS_MAX, Command, Conditions, Join, Report};
 use prost::{Message, bytes::Bytes};
-use schemas::v1::{self, join_reply};
+use schemas::{
+    ToProst as _,
+    v1::{self, join_reply},
+};
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 use vocab::fact::NodeConditionChanged;

@@ -1,8 +1,8 @@
 //! Tables of ClickHouse: the same derive, another server. The rows are written by the client library's own derive.
 
 use crate::{Snapshot, Subject, What};
-use compact_str::CompactString;
 use serde::Serialize;
+use smol_str::SmolStr;
 use std::{fmt::Write, marker::PhantomData};
 use uuid::Uuid;
 use vocab::{Lsn, Millis, Token};
@@ -66,7 +66,7 @@ values! {
     i64: "Int64";
     i128: "Int128";
     String: "String";
-    CompactString: "String";
+    SmolStr: "String";
     &'static str: "String";
     Token: "String";
     Uuid: "UUID";

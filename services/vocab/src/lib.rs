@@ -22,6 +22,7 @@ pub mod sabotage;
 mod scheduling;
 mod shared;
 mod spec;
+pub mod subjects;
 mod time;
 mod token;
 mod verb;

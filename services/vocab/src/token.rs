@@ -1,7 +1,7 @@
 //! Names that may stand in a subject.
 
-use compact_str::CompactString;
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 use std::{
     borrow::{Borrow, Cow},
     fmt,
@@ -9,9 +9,9 @@ use std::{
 
 /// A name of 1 to 64 characters from `[A-Za-z0-9_-]`. It can stand in a subject, a file name or a URL as it is.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, wire::Wire)]
-#[serde(try_from = "CompactString", into = "CompactString")]
+#[serde(try_from = "SmolStr", into = "SmolStr")]
 #[wire(text)]
-pub struct Token(CompactString);
+pub struct Token(SmolStr);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a name is 1 to 64 characters from A-Z a-z 0-9 _ -")]
@@ -38,15 +38,15 @@ impl Token {
     }
 }
 
-impl TryFrom<CompactString> for Token {
+impl TryFrom<SmolStr> for Token {
     type Error = BadToken;
-    fn try_from(text: CompactString) -> Result<Self, BadToken> {
+    fn try_from(text: SmolStr) -> Result<Self, BadToken> {
         Self::check(&text)?;
         Ok(Self(text))
     }
 }
 
-impl From<Token> for CompactString {
+impl From<Token> for SmolStr {
     fn from(token: Token) -> Self {
         token.0
     }

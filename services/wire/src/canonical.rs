@@ -1,13 +1,14 @@
 //! What makes a message other than it would be written here: a field that is not known, or its encoding alone.
 
-use prost::encoding::{WireType, decode_key, decode_varint};
+use crate::WireType;
+use crate::encoding::{take_delimited, take_key, take_varint};
 use std::collections::BTreeMap;
 
 /// The fields of a message by their numbers, each as often as it stands there; none: it is no message.
 fn fields(mut message: &[u8]) -> Option<BTreeMap<u32, Vec<&[u8]>>> {
     let mut found: BTreeMap<u32, Vec<&[u8]>> = BTreeMap::new();
     while !message.is_empty() {
-        let (number, wire) = decode_key(&mut message).ok()?;
+        let (number, wire) = take_key(&mut message).ok()?;
         let value = value(&mut message, wire)?;
         found.entry(number).or_default().push(value);
     }
@@ -19,15 +20,10 @@ fn value<'a>(rest: &mut &'a [u8], wire: WireType) -> Option<&'a [u8]> {
     let whole = *rest;
     let len = match wire {
         WireType::Varint => {
-            decode_varint(rest).ok()?;
+            take_varint(rest).ok()?;
             whole.len() - rest.len()
         }
-        WireType::LengthDelimited => {
-            let len = usize::try_from(decode_varint(rest).ok()?).ok()?;
-            let (value, behind) = rest.split_at_checked(len)?;
-            *rest = behind;
-            return Some(value);
-        }
+        WireType::LengthDelimited => return take_delimited(rest).ok(),
         WireType::SixtyFourBit => 8,
         WireType::ThirtyTwoBit => 4,
         // Of no message of the contract.

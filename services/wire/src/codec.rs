@@ -3,9 +3,8 @@
 use crate::message::each_field;
 use crate::{
     Fault, FieldDescriptor, Input, Kind, Label, MessageDescriptor, Out, Result, Shape, Source,
-    Value, WireError,
+    Value, WireError, WireType,
 };
-use prost::encoding::WireType;
 use smallvec::SmallVec;
 use std::marker::PhantomData;
 

@@ -1,6 +1,6 @@
 //! What a derived type looks like on the wire, as data: what a .proto file would say of it.
 
-use prost::encoding::WireType;
+use crate::WireType;
 
 #[derive(Debug, Clone, Copy)]
 pub struct MessageDescriptor {

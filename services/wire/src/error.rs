@@ -1,8 +1,6 @@
 //! Why bytes are not a message.
 
-use prost::DecodeError;
-
-pub type Result<T> = std::result::Result<T, WireError>;
+pub type Result<T, E = WireError> = std::result::Result<T, E>;
 
 /// The bytes are not a message, or it has a value that no writer of this or an earlier version has put there.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -28,8 +26,14 @@ pub enum Fault {
     TooDeep,
     #[error("columns that do not fit each other")]
     Columns,
-    #[error(transparent)]
-    Malformed(#[from] DecodeError),
+    #[error("varint without an end or above 2^64 - 1")]
+    Varint,
+    #[error("invalid key: a field's number is 1 to 2^29 - 1, its wire type 0 to 5")]
+    Key,
+    #[error("unexpected wire type")]
+    WireType,
+    #[error("end of a group that did not begin")]
+    Group,
 }
 
 impl WireError {

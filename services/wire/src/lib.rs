@@ -32,6 +32,7 @@ mod canonical;
 mod codec;
 mod columns;
 mod descriptor;
+mod encoding;
 mod error;
 mod message;
 mod out;
@@ -46,6 +47,7 @@ pub use descriptor::{
     EnumDescriptor, EnumValue, FieldDescriptor, Kind, Label, MessageDescriptor, OneofDescriptor,
     Shape,
 };
+pub use encoding::WireType;
 pub use error::{Fault, Result, WireError};
 pub use message::{Depth, Message, Oneof};
 pub use out::{Out, Row};
@@ -57,6 +59,7 @@ pub use wire_derive::Wire;
 /// What the derived code calls, and what a `Codec` or `Value` by hand may.
 pub mod raw {
     pub use crate::codec::{finish, present, read_chosen, shape_of};
+    pub use crate::encoding::take_varint;
     pub use crate::message::{each_field, same_numbers};
     pub use crate::value::{read_number, read_parsed};
 }

@@ -1,18 +1,19 @@
 //! Messages and oneofs: what the derive writes for structs and for enums with data.
 
+use crate::encoding::{skip, take_key};
 use crate::{
     Body, Fault, FieldDescriptor, Input, MessageDescriptor, Out, Result, Row, Source, WireError,
 };
-use prost::encoding::{DecodeContext, decode_key, skip_field};
 
-/// How many more messages may lie in each other; prost allows as many.
+/// How many more messages may lie in each other.
 #[derive(Debug, Clone, Copy)]
 pub struct Depth(u32);
 
 impl Depth {
+    /// As many as prost allows.
     pub const MAX: Self = Self(100);
 
-    pub fn inner(self) -> Result<Self> {
+    pub fn inner(self) -> Result<Self, Fault> {
         Ok(Self(self.0.checked_sub(1).ok_or(Fault::TooDeep)?))
     }
 }
@@ -38,13 +39,6 @@ pub trait Message: Sized {
 
     fn decode(bytes: &[u8]) -> Result<Self> {
         Self::read_body(Body::Bytes(bytes), Depth::MAX)
-    }
-
-    /// As the message `P` that prost has made of the same .proto message; that it is the same `differences` can say.
-    fn to_prost<P: prost::Message + Default>(&self) -> P {
-        let bytes = self.encode_to_vec();
-        // What is written here is a message, and all of its fields are of the types that prost has.
-        P::decode(bytes.as_slice()).expect("a message of the same shape")
     }
 }
 
@@ -72,14 +66,11 @@ pub fn each_field(
     };
     let buf = &mut bytes;
     while !buf.is_empty() {
-        let (number, wire) = decode_key(buf).map_err(|error| WireError::from(error).at(message))?;
+        let at = |fault| WireError::from(fault).at(message);
+        let (number, wire) = take_key(buf).map_err(at)?;
         let source = Source::Field { wire, buf };
         if !take(number, Input { source, depth })? {
-            // It lies one deeper, as a message would; groups in it are counted from there.
-            let skipped = depth
-                .inner()
-                .and_then(|_| Ok(skip_field(wire, number, buf, DecodeContext::default())?));
-            skipped.map_err(|error| error.at(message))?;
+            skip((number, wire), buf, depth).map_err(at)?;
         }
     }
     Ok(())

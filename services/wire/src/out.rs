@@ -1,7 +1,7 @@
 //! Where a message is written to: into bytes of its own here, or into columns of many messages (`Columns`).
 
-use crate::Value;
-use prost::encoding::{WireType, encode_varint, encoded_len_varint};
+use crate::encoding::varint_len;
+use crate::{Value, WireType};
 
 /// Takes the fields of a message, from the last to the first.
 pub trait Out: Sized {
@@ -50,9 +50,14 @@ impl<'a> Row<'a> {
         if number < 0x4000 {
             return self.0.extend([(number >> 7) as u8, number as u8 | 0x80]);
         }
-        let mut bytes = [0; 10];
-        encode_varint(number, &mut bytes.as_mut_slice());
-        self.put(&bytes[..encoded_len_varint(number)]);
+        self.long_number(number);
+    }
+
+    fn long_number(&mut self, number: u64) {
+        let len = varint_len(number);
+        let byte = |at| (number >> (7 * at)) as u8;
+        self.0.push(byte(len - 1));
+        self.0.extend((0..len - 1).rev().map(|at| byte(at) | 0x80));
     }
 
     #[inline]

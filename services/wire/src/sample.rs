@@ -1,7 +1,6 @@
 //! Bytes of a message for tests, made of its description alone: nothing has to be listed for a new type or field.
 
-use crate::{FieldDescriptor, Kind, Label, MessageDescriptor, OneofDescriptor};
-use prost::encoding::{WireType, encode_key, encode_varint};
+use crate::{FieldDescriptor, Kind, Label, MessageDescriptor, OneofDescriptor, Out, Row};
 
 /// Texts that are names, resources and what budgets are of: the first three are whatever a type asks for.
 const TEXTS: [&str; 5] = ["cpu", "gpu", "memory", "gpu:aZ09_-", "grün"];
@@ -82,12 +81,9 @@ fn value(
             return delimited(field.number, &content, bytes);
         }
     };
-    encode_key(field.number, WireType::Varint, bytes);
-    encode_varint(varint, bytes);
+    Row::behind(bytes, |row| row.varint(field.number, varint));
 }
 
 fn delimited(number: u32, content: &[u8], bytes: &mut Vec<u8>) {
-    encode_key(number, WireType::LengthDelimited, bytes);
-    encode_varint(content.len() as u64, bytes);
-    bytes.extend_from_slice(content);
+    Row::behind(bytes, |row| row.bytes(number, content));
 }

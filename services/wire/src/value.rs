@@ -1,9 +1,9 @@
 //! Single values: numbers, texts, bytes, messages.
 
-use crate::{Column, Depth, Fault, Kind, Out, Result};
+use crate::encoding::{take_delimited, take_varint};
+use crate::{Column, Depth, Fault, Kind, Out, Result, WireType};
 use bytes::Bytes;
-use compact_str::CompactString;
-use prost::encoding::{WireType, check_wire_type, decode_varint};
+use smol_str::SmolStr;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -71,9 +71,9 @@ impl<'a, 'b> Input<'a, 'b> {
 
     #[inline]
     pub fn varint(self) -> Result<u64> {
-        check_wire_type(WireType::Varint, self.wire())?;
+        self.wire().check(WireType::Varint)?;
         match self.source {
-            Source::Field { buf, .. } => Ok(decode_varint(buf)?),
+            Source::Field { buf, .. } => Ok(take_varint(buf)?),
             Source::Number(number) => Ok(number),
             Source::Bytes(_) | Source::Message(_) => Err(Fault::Invalid.into()),
         }
@@ -82,14 +82,9 @@ impl<'a, 'b> Input<'a, 'b> {
     /// The bytes of a text, of bytes, or of a message, where they lie.
     #[inline]
     pub fn bytes(self) -> Result<&'a [u8]> {
-        check_wire_type(WireType::LengthDelimited, self.wire())?;
+        self.wire().check(WireType::LengthDelimited)?;
         match self.source {
-            Source::Field { buf, .. } => {
-                let len = usize::try_from(decode_varint(buf)?).map_err(|_| Fault::Truncated)?;
-                let (bytes, rest) = buf.split_at_checked(len).ok_or(Fault::Truncated)?;
-                *buf = rest;
-                Ok(bytes)
-            }
+            Source::Field { buf, .. } => Ok(take_delimited(buf)?),
             Source::Bytes(bytes) => Ok(bytes),
             // A column of messages where texts are expected.
             Source::Message(_) | Source::Number(_) => Err(Fault::Invalid.into()),
@@ -201,7 +196,7 @@ macro_rules! texts {
     )*};
 }
 
-texts!(String, CompactString);
+texts!(String, SmolStr);
 
 /// Exactly so many, or none, which is no value.
 impl<const N: usize> Value for [u8; N] {

@@ -2,12 +2,12 @@
 
 use super::{BillError, history::MONTH};
 use crate::kit::servers::Servers;
-use schemas::subjects::Subjects;
 use std::{
     fs::{self, File},
     path::PathBuf,
     process::{Child, Command, Stdio},
 };
+use vocab::subjects::Subjects;
 
 /// As the kernel's figures call it.
 pub const NAME: &str = "analytics";

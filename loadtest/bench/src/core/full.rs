@@ -68,7 +68,7 @@ pub fn measure(tenants: u32) -> Result<Full, MeasureError> {
         next: EventNo(1),
     };
     let names: Vec<Token> = (0..tenants).map(|no| token(&format!("t{no:04}"))).collect();
-    let operator = token(schemas::subjects::OPERATOR);
+    let operator = token(vocab::subjects::OPERATOR);
     for name in &names {
         let change = admission_rules::ChangeRequest::SetTenant(TenantRequest {
             tenant: name.to_string(),

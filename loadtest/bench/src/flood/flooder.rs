@@ -10,13 +10,10 @@ use futures::future::join_all;
 use identity::Creds;
 use prost::Message;
 use replay::{reach::plain, wire::Wire};
-use schemas::{
-    subjects::Subjects,
-    v1::{self, Batch, Request, request::Verb},
-};
+use schemas::v1::{self, Batch, Request, request::Verb};
 use serde::Serialize;
 use std::{io, time::Duration};
-use vocab::Token;
+use vocab::{Token, subjects::Subjects};
 
 /// What a tenant floods with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]

@@ -16,10 +16,9 @@ use ledger_nats::{
     jetstream::JetStreamBus,
 };
 use replay::reach::{ledger, plain};
-use schemas::subjects::Subjects;
 use serde::Serialize;
 use std::{collections::VecDeque, future::IntoFuture, ops::RangeInclusive, time::Duration};
-use vocab::{Lsn, Writer};
+use vocab::{Lsn, Writer, subjects::Subjects};
 
 /// Whoever may append on a ledger of any name.
 const WRITER: Writer = Writer::Quota;

@@ -12,13 +12,10 @@ use chassis::stack::Stack;
 use ledger::memory::Seeded;
 use prost::Message;
 use replay::reach::{ReachError, plain};
-use schemas::{
-    subjects::Subjects,
-    v1::{Batch, Cancel, Request, request::Verb},
-};
+use schemas::v1::{Batch, Cancel, Request, request::Verb};
 use std::{io, sync::Arc, thread, time::Duration};
 use tokio::sync::oneshot;
-use vocab::{AllocationNo, CellNo, Token};
+use vocab::{AllocationNo, CellNo, Token, subjects::Subjects};
 
 /// What each of the flood's submits asks for.
 pub const ASK: Ask = Ask {

@@ -5,15 +5,13 @@ use async_nats::{Client, Subscriber, jetstream};
 use chassis::{Clock, Stamp};
 use futures::StreamExt;
 use prost::Message;
-use schemas::{
-    subjects::Subjects,
-    v1::{
-        Assignment, AssignmentList, Heartbeat, NodeCapacity, NodeReport, Refusal, Register, Run,
-        RunPhase, node_report::Report,
-    },
+use schemas::v1::{
+    Assignment, AssignmentList, Heartbeat, NodeCapacity, NodeReport, Refusal, Register, Run,
+    RunPhase, node_report::Report,
 };
 use std::{collections::BTreeMap, time::Duration};
 use tokio::task::JoinHandle;
+use vocab::subjects::Subjects;
 
 pub const MODEL: &str = "V100";
 

@@ -8,14 +8,11 @@ use async_nats::{Client as Nats, HeaderMap, Subscriber};
 use client::{NoOutcome, Operation, Pending, Submit};
 use futures::{StreamExt, future::join_all};
 use prost::Message;
-use schemas::{
-    subjects::HEADER_REPLY,
-    v1::{
-        self, Acquire, Batch, Cancel, CreateResource, Outcomes, Request, Rule,
-        outcome::Result as Decided, request::Verb,
-    },
+use schemas::v1::{
+    self, Acquire, Batch, Cancel, CreateResource, Outcomes, Request, Rule,
+    outcome::Result as Decided, request::Verb,
 };
-use vocab::Event;
+use vocab::{Event, subjects::HEADER_REPLY};
 
 fn named(operation_id: &str, verb: Verb) -> Request {
     Request {

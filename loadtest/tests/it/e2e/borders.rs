@@ -10,11 +10,9 @@ use client::Operation;
 use futures::{FutureExt, StreamExt};
 use identity::Creds;
 use prost::Message;
-use schemas::{
-    subjects::HEADER_REPLY,
-    v1::{Request, request::Verb},
-};
+use schemas::v1::{Request, request::Verb};
 use tokio::sync::mpsc;
+use vocab::subjects::HEADER_REPLY;
 
 /// A connection that hears what the server forbids it.
 struct Intruder {

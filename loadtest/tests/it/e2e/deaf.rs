@@ -5,9 +5,9 @@ use crate::e2e::{
     raw::Wire,
     suite::{Outcome, Suite, id, small},
 };
-use schemas::subjects::QUERIES;
 use std::sync::Arc;
 use tokio::{sync::Notify, task::JoinHandle};
+use vocab::subjects::QUERIES;
 
 /// The client library of the ledger closes a connection on which one of these comes; the first two end its task.
 const BLOCKS: [&[u8]; 5] = [

@@ -4,12 +4,11 @@ use crate::e2e::suite::{DEADLINE, Outcome, Suite, eventually, id, small};
 use async_nats::{Client as Nats, HeaderMap};
 use futures::StreamExt;
 use prost::Message;
-use schemas::{
-    subjects::HEADER_REPLY,
-    v1::{self, Batch, Outcomes, Request, Rule, outcome::Result as Decided, request::Verb},
+use schemas::v1::{
+    self, Batch, Outcomes, Request, Rule, outcome::Result as Decided, request::Verb,
 };
 use vocab::fact::AllocationRequested;
-use vocab::{At, Event, Lsn};
+use vocab::{At, Event, Lsn, subjects::HEADER_REPLY};
 
 fn submit() -> Request {
     Request {

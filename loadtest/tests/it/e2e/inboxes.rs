@@ -7,14 +7,14 @@ use crate::e2e::{
 use async_nats::HeaderMap;
 use client::{Client, NoOutcome, Operation, Submit};
 use prost::Message;
-use schemas::{
-    subjects::{HEADER_REPLY, HEADER_TRACEPARENT},
-    v1::{
-        Cancel, FeedPage, FeedQuery, Outcome as Answer, Refusal, Request, Rule, SetTenant,
-        outcome::Result as Decided, request::Verb,
-    },
+use schemas::v1::{
+    Cancel, FeedPage, FeedQuery, Outcome as Answer, Refusal, Request, Rule, SetTenant,
+    outcome::Result as Decided, request::Verb,
 };
-use vocab::{AllocationNo, CellNo};
+use vocab::{
+    AllocationNo, CellNo,
+    subjects::{HEADER_REPLY, HEADER_TRACEPARENT},
+};
 
 const REQUEST_MAX: usize = 65_536;
 const INBOX_MAX: usize = 96 << 10;

@@ -2,7 +2,10 @@
 
 use crate::e2e::suite::{Outcome, Suite, eventually, id, small};
 use client::{Allocations, Client, Of, Position, Stands, Submit};
-use schemas::v1::{AllocationSpec, RunPhase};
+use schemas::{
+    ToProst as _,
+    v1::{AllocationSpec, RunPhase},
+};
 use std::collections::BTreeMap;
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationReprioritised, AllocationRequested,

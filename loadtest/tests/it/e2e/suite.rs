@@ -9,10 +9,7 @@ use ledger_nats::{
     cell::{self, Chosen},
     jetstream::JetStreamBus,
 };
-use schemas::{
-    subjects::Subjects,
-    v1::{NodeCapacity, tenant_event},
-};
+use schemas::v1::{NodeCapacity, tenant_event};
 use sqlx::{Executor, PgPool, Row, postgres::PgPoolOptions};
 use std::{
     collections::BTreeMap, error::Error, future::Future, marker::PhantomData, net::SocketAddr,
@@ -26,7 +23,7 @@ use tokio::{
     task::JoinHandle,
 };
 use uuid::Uuid;
-use vocab::{At, CellNo, Event, Lsn, Token};
+use vocab::{At, CellNo, Event, Lsn, Token, subjects::Subjects};
 
 pub type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 

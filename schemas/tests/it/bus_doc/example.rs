@@ -3,12 +3,12 @@
 use crate::bus_doc::contract::Contract;
 use prost::Message;
 use protox::prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
-use schemas::{
-    subjects::{HEADER_REPLY, Subjects},
-    v1,
-};
+use schemas::v1;
 use std::fmt::Write;
-use vocab::{Refusal, Rule};
+use vocab::{
+    Refusal, Rule,
+    subjects::{HEADER_REPLY, Subjects},
+};
 
 const INBOX: &str = "_INBOX.7f3a.1";
 const TOKEN: &str = "3c1e-1";

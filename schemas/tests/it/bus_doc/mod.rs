@@ -9,15 +9,15 @@ mod page;
 mod subjects;
 
 use contract::Contract;
-use schemas::subjects::{OPERATOR, QUERIES};
 use std::{
     collections::BTreeSet,
     env, fs,
     path::{Path, PathBuf},
 };
+use vocab::subjects::{OPERATOR, QUERIES};
 
 const INTRODUCTION: &str = include_str!("../../../bus/introduction.md");
-const SUBJECTS_RS: &str = include_str!("../../../src/subjects.rs");
+const SUBJECTS_RS: &str = include_str!("../../../../services/vocab/src/subjects.rs");
 const WRITE: &str = "APPORTION_WRITE";
 
 fn document() -> PathBuf {
@@ -94,7 +94,7 @@ fn every_subject_and_stream_is_listed() {
         .collect();
     assert_eq!(
         listed, made,
-        "left: listed in subjects.rs beside this test, right: functions of schemas/src/subjects.rs"
+        "left: listed in subjects.rs beside this test, right: functions of services/vocab/src/subjects.rs"
     );
 }
 
@@ -116,7 +116,7 @@ fn no_other_subject_is_spelt() {
         let known = known.iter().any(|(_, text)| *text == quoted);
         assert!(
             known,
-            "a comment spells {subject}, which schemas/src/subjects.rs does not make"
+            "a comment spells {subject}, which services/vocab/src/subjects.rs does not make"
         );
     }
 }

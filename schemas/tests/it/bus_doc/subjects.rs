@@ -1,6 +1,6 @@
-//! Which subjects and streams there are, spelt by `schemas::subjects` and nowhere else.
+//! Which subjects and streams there are, spelt by `vocab::subjects` and nowhere else.
 
-use schemas::subjects::{
+use vocab::subjects::{
     self, HEADER_DIGEST, HEADER_LEDGER, HEADER_PART, HEADER_POSITION, HEADER_REPLY,
     HEADER_TRACEPARENT, OPERATOR, OPERATORS_QUERIES, Subjects,
 };

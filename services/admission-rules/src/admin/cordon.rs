@@ -1,7 +1,7 @@
 //! What an operator says of a node: cordon, drain, taints.
 
 use crate::check::{bounded, in_order, optional, token};
-use compact_str::CompactString;
+use smol_str::SmolStr;
 use vocab::fact::{CordonSet, TaintsSet};
 use vocab::{NodeCapacity, Refusal, Rule, Taint, TaintEffect};
 use wire::Open;
@@ -57,9 +57,9 @@ pub struct TaintsRequest {
 #[wire(name = "Taint")]
 pub struct TaintRequest {
     #[wire(1)]
-    pub key: CompactString,
+    pub key: SmolStr,
     #[wire(2)]
-    pub value: CompactString,
+    pub value: SmolStr,
     #[wire(3)]
     pub effect: Open<TaintEffect>,
 }

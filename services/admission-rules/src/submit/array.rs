@@ -1,7 +1,7 @@
 //! An array: many submits that differ by an index alone, asked for in one request. From here on each is by itself.
 
 use super::SubmitRequest;
-use compact_str::{CompactString, format_compact};
+use smol_str::{SmolStr, format_smolstr};
 use std::collections::BTreeSet;
 use vocab::{Refusal, Rule, Token};
 use wire::{Message as _, Out, Value};
@@ -85,17 +85,17 @@ impl ArrayRequest {
     }
 
     fn element(&self, id: &Token, index: u32) -> Result<(Token, SubmitRequest), Refusal> {
-        let token = |text: CompactString, rule, field| {
+        let token = |text: SmolStr, rule, field| {
             Token::try_from(text).map_err(|_| Refusal::new(rule, field))
         };
-        let id = format_compact!("{}-{index}", id.as_str());
+        let id = format_smolstr!("{}-{index}", id.as_str());
         let id = token(id, Rule::OperationIdInvalid, "operation_id")?;
         let mut submit = SubmitRequest {
             array_index: Some(index),
             ..self.submit.clone()
         };
         if !submit.name.is_empty() {
-            let name = format_compact!("{}-{index}", submit.name);
+            let name = format_smolstr!("{}-{index}", submit.name);
             submit.name = token(name, Rule::NameInvalid, "name")?.into();
         }
         Ok((id, submit))
@@ -165,7 +165,7 @@ mod tests {
             (Ok(elements), Ok(indexes)) => {
                 let one = |index: &u32| {
                     let submit = SubmitRequest {
-                        name: format_compact!("sweep-{index}"),
+                        name: format_smolstr!("sweep-{index}"),
                         array_index: Some(*index),
                         ..array.submit.clone()
                     };

@@ -1,21 +1,21 @@
 //! One member's word on its gang.
 
 use crate::check::{optional, small_amount, small_quantity, token};
-use compact_str::CompactString;
+use smol_str::SmolStr;
 use vocab::{AllocationSpec, Gang, Refusal, Rule};
 
 /// A gang as it was written.
 #[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
 pub struct GangRequest {
     #[wire(1)]
-    pub name: CompactString,
+    pub name: SmolStr,
     #[wire(2)]
     pub size: i64,
     /// 0 means size.
     #[wire(3)]
     pub min: i64,
     #[wire(4)]
-    pub uniform_label: CompactString,
+    pub uniform_label: SmolStr,
 }
 
 impl GangRequest {

@@ -22,7 +22,7 @@ use super::{
     Admission, Config,
     check::{amount, bounded, by_name, optional, small_amount, token},
 };
-use compact_str::CompactString;
+use smol_str::SmolStr;
 use std::sync::Arc;
 use vocab::{AllocationSpec, Label, Refusal, Restart, Rule, TimeBounds, Token, Work};
 
@@ -36,9 +36,9 @@ wire::pair! {
 #[wire(name = "Submit")]
 pub struct SubmitRequest {
     #[wire(1)]
-    pub job_set: CompactString,
+    pub job_set: SmolStr,
     #[wire(2)]
-    pub name: CompactString,
+    pub name: SmolStr,
     #[wire(3)]
     pub priority: i32,
     #[wire(4)]
@@ -50,13 +50,13 @@ pub struct SubmitRequest {
     #[wire(7)]
     pub gpu_milli: i64,
     #[wire(8)]
-    pub gpu_models: Vec<CompactString>,
+    pub gpu_models: Vec<SmolStr>,
     #[wire(9)]
-    pub queue: CompactString,
+    pub queue: SmolStr,
     #[wire(10)]
-    pub priority_class: CompactString,
+    pub priority_class: SmolStr,
     #[wire(11, with = wire::Pairs<ExtendedRequest>)]
-    pub extended: Vec<(CompactString, i64)>,
+    pub extended: Vec<(SmolStr, i64)>,
     #[wire(12)]
     pub rules: Option<Box<PlacementRequest>>,
     #[wire(13)]
@@ -70,9 +70,9 @@ pub struct SubmitRequest {
     #[wire(17)]
     pub run_time_ms: i64,
     #[wire(18)]
-    pub team: CompactString,
+    pub team: SmolStr,
     #[wire(19)]
-    pub namespace: CompactString,
+    pub namespace: SmolStr,
     #[wire(20)]
     pub cpu_milli_limit: i64,
     #[wire(21)]
@@ -80,7 +80,7 @@ pub struct SubmitRequest {
     #[wire(22)]
     pub best_effort: bool,
     #[wire(23, with = wire::Pairs<Label>)]
-    pub labels: Vec<(CompactString, CompactString)>,
+    pub labels: Vec<(SmolStr, SmolStr)>,
     #[wire(24)]
     pub work: Option<Arc<Work>>,
     #[wire(25)]

@@ -2,7 +2,7 @@
 
 use super::SubmitRequest;
 use crate::check::{bounded, by_name, names, quantity, token};
-use compact_str::CompactString;
+use smol_str::SmolStr;
 use vocab::{AllocationSpec, GpuRequest, Refusal, Rule, Token};
 
 impl SubmitRequest {
@@ -39,7 +39,7 @@ impl SubmitRequest {
     pub(super) fn extended(&self) -> Result<Vec<(Token, u64)>, Refusal> {
         let field = "extended";
         bounded(&self.extended, AllocationSpec::EXTENDED_MAX, field)?;
-        let one = |(name, amount): &(CompactString, i64)| {
+        let one = |(name, amount): &(SmolStr, i64)| {
             let name = token(name, field)?;
             let amount = quantity(*amount, AllocationSpec::EXTENDED_AMOUNT_MAX, field)?;
             Ok((name, amount))

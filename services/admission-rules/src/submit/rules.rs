@@ -1,7 +1,7 @@
 //! Where it may run: terms that can be, in their one form.
 
 use crate::check::{bounded, by_name, in_order, names, optional, token};
-use compact_str::CompactString;
+use smol_str::SmolStr;
 use vocab::{GroupTerm, NumaPolicy, Operator, PlacementRules, Refusal, Requirement, Rule, Spread};
 use vocab::{Token, Toleration};
 use wire::Open;
@@ -15,7 +15,7 @@ pub struct PlacementRequest {
     #[wire(2)]
     pub tolerations: Vec<TolerationRequest>,
     #[wire(3)]
-    pub group: CompactString,
+    pub group: SmolStr,
     #[wire(4)]
     pub affinity: Vec<TermRequest>,
     #[wire(5)]
@@ -32,36 +32,36 @@ pub struct PlacementRequest {
 #[wire(name = "Requirement")]
 pub struct RequirementRequest {
     #[wire(1)]
-    pub label: CompactString,
+    pub label: SmolStr,
     #[wire(2)]
     pub operator: Open<Operator>,
     #[wire(3)]
-    pub values: Vec<CompactString>,
+    pub values: Vec<SmolStr>,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
 #[wire(name = "Toleration")]
 pub struct TolerationRequest {
     #[wire(1)]
-    pub key: CompactString,
+    pub key: SmolStr,
     #[wire(2)]
-    pub value: CompactString,
+    pub value: SmolStr,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
 #[wire(name = "GroupTerm")]
 pub struct TermRequest {
     #[wire(1)]
-    pub group: CompactString,
+    pub group: SmolStr,
     #[wire(2)]
-    pub topology_key: CompactString,
+    pub topology_key: SmolStr,
 }
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, wire::Wire)]
 #[wire(name = "Spread")]
 pub struct SpreadRequest {
     #[wire(1)]
-    pub topology_key: CompactString,
+    pub topology_key: SmolStr,
     #[wire(2)]
     pub max_skew: u32,
 }

@@ -1,7 +1,7 @@
 //! Quantities and names of a submit.
 
 use super::*;
-use compact_str::CompactString;
+use smol_str::SmolStr;
 use std::sync::Arc;
 use vocab::{Operator, Work};
 use wire::Open;
@@ -61,7 +61,7 @@ fn every_broken_quantity_and_name_is_named() {
 #[test]
 fn extended_resources_stand_in_order_and_once() {
     let t = Table::new();
-    let extended = |pairs: &[(&str, i64)]| -> Vec<(CompactString, i64)> {
+    let extended = |pairs: &[(&str, i64)]| -> Vec<(SmolStr, i64)> {
         pairs.iter().map(|&(name, n)| (name.into(), n)).collect()
     };
     let spec = t.spec(|r| r.extended = extended(&[("b", 1), ("a", 1 << 40)]));
@@ -84,7 +84,7 @@ fn extended_resources_stand_in_order_and_once() {
 #[test]
 fn labels_stand_in_order_and_once() {
     let t = Table::new();
-    let labels = |pairs: &[(&str, &str)]| -> Vec<(CompactString, CompactString)> {
+    let labels = |pairs: &[(&str, &str)]| -> Vec<(SmolStr, SmolStr)> {
         let pairs = pairs.iter();
         pairs
             .map(|&(name, value)| (name.into(), value.into()))

@@ -17,7 +17,7 @@ use async_nats::{
 use futures::future::join_all;
 use ledger::{LedgerId, SinkError};
 use ledger_nats::jetstream::JetStreamBus;
-use schemas::subjects::Subjects;
+use vocab::subjects::Subjects;
 
 /// Publishes replies; when they have arrived nobody knows.
 pub async fn send_replies(

@@ -2,9 +2,11 @@
 
 use async_nats::HeaderMap;
 use ledger::{Digest, LedgerId};
-use schemas::subjects::{HEADER_DIGEST, HEADER_LEDGER, HEADER_PART, HEADER_POSITION};
 use std::str::FromStr;
-use vocab::Lsn;
+use vocab::{
+    Lsn,
+    subjects::{HEADER_DIGEST, HEADER_LEDGER, HEADER_PART, HEADER_POSITION},
+};
 
 /// One of the messages that a batch of the projection was made into.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,9 +5,8 @@ use crate::feed::unrecorded;
 use admission_rules::Turned;
 use async_nats::Client;
 use chassis::{Failure, Shutdown};
-use schemas::subjects::Subjects;
 use tokio::sync::mpsc;
-use vocab::CellNo;
+use vocab::{CellNo, subjects::Subjects};
 
 /// Answers that are taken from the queue before some are sent.
 const AT_ONCE_MAX: usize = 4096;

@@ -5,9 +5,12 @@
 
 use crate::store::{self, StoredOperation, StoredRefusal};
 use chassis::query::{Asked, Trouble, Verb};
-use schemas::v1::{
-    self, OperationQuery, OperationReply, OperationState, OperationView, outcome::Result as Reply,
-    submitted::State as Stands,
+use schemas::{
+    ToProst as _,
+    v1::{
+        self, OperationQuery, OperationReply, OperationState, OperationView,
+        outcome::Result as Reply, submitted::State as Stands,
+    },
 };
 use sqlx::PgPool;
 use vocab::{Lsn, Refusal, Rule, Token};

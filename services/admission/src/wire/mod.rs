@@ -5,9 +5,9 @@ mod outcome;
 pub use outcome::{EVENTS, OUTCOMES, outcome, tenant_event};
 
 use admission_rules::{ArrayRequest, Command, Verb};
-use compact_str::CompactString;
 use ledger::{Digest, InboxMessage};
 use prost::bytes::Bytes;
+use smol_str::SmolStr;
 use vocab::{Operation, Refusal, Rule, Slot, Token};
 use wire::{Fault, Message, Row, WireError};
 
@@ -37,7 +37,7 @@ struct Envelope {
 #[derive(wire::Wire)]
 struct Request {
     #[wire(1)]
-    operation_id: CompactString,
+    operation_id: SmolStr,
     #[wire(oneof(
         10, 11, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 30, 31, 32, 33, 34, 35, 36, 37, 38, 39,
         40, 41
@@ -165,7 +165,7 @@ fn elements(
 
 /// `scratch` has room for a request, so that it need not be made for each.
 fn read(payload: &[u8], operation: &mut Operation, scratch: &mut Vec<u8>) -> Result<Verb, Refusal> {
-    let token = |id: CompactString| {
+    let token = |id: SmolStr| {
         Token::try_from(id).map_err(|_| Refusal::new(Rule::OperationIdInvalid, "operation_id"))
     };
     let mut request = match Request::decode(payload) {

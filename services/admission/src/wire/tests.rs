@@ -8,6 +8,7 @@ use admission_rules::{
 };
 use ledger::{Decider, Draft};
 use prost::Message as _;
+use schemas::ToProst;
 use schemas::v1::{self, request};
 use schemas::v1::{outcome::Result as Reply, submitted::State as Stands, tenant_event::Kind};
 use vocab::{
@@ -356,7 +357,7 @@ fn decided(asked: Vec<Command>) -> Vec<Event> {
         ..v1::SetTenant::default()
     };
     let operator = InboxMessage {
-        sender: Token::new(schemas::subjects::OPERATOR).unwrap(),
+        sender: Token::new(vocab::subjects::OPERATOR).unwrap(),
         ..inbox(encoded(request::Verb::SetTenant(set)))
     };
     let mut all = Vec::new();
@@ -467,7 +468,7 @@ fn what_is_told_is_written_as_the_contract_has_it() {
         spec: EncodedSpecs::default().of(&spec),
         qos: spec.qos(),
     };
-    let spec = Some(wire::Message::to_prost(&spec));
+    let spec = Some(ToProst::to_prost(&spec));
     check(
         requested,
         0,
@@ -492,7 +493,7 @@ fn what_is_told_is_written_as_the_contract_has_it() {
         Kind::Placed(placed.clone()),
     );
     let refusal = Refusal::over(Rule::QuotaExceeded, "gpu", 1, 2);
-    let said: v1::Refusal = wire::Message::to_prost(&refusal);
+    let said: v1::Refusal = ToProst::to_prost(&refusal);
     let denied = v1::Denied {
         refusal: Some(said.clone()),
     };

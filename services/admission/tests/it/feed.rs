@@ -10,13 +10,13 @@ use chassis::query::{Asked, Verb};
 use ledger::{Batch, LedgerId, Resume, Sink, SinkError};
 use ledger_nats::{cell, jetstream::JetStreamBus};
 use prost::Message;
-use schemas::{
-    subjects::{HEADER_PART, HEADER_POSITION, Subjects},
-    v1::{FeedQuery, TenantEvents},
-};
+use schemas::v1::{FeedQuery, TenantEvents};
 use testkit::Servers;
 use uuid::Uuid;
-use vocab::{AllocationNo, CellNo, Lsn, Millis, Token};
+use vocab::{
+    AllocationNo, CellNo, Lsn, Millis, Token,
+    subjects::{HEADER_PART, HEADER_POSITION, Subjects},
+};
 
 const LEDGER: LedgerId = LedgerId(77);
 const CELL: CellNo = CellNo(1);

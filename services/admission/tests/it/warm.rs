@@ -12,13 +12,14 @@ use chassis::{
 };
 use ledger::{Batch, LedgerId, Sink, SinkError};
 use prost::Message;
-use schemas::{subjects::OPERATOR, v1::SettingsQuery};
+use schemas::v1::SettingsQuery;
 use sqlx::{Executor, PgPool};
 use testkit::{Scratch, check_migration};
 use vocab::{
     AdminChange, AllocationNo, CellNo, EventNo, Lsn, Millis, Operation, RateScope, Refusal,
     ResourceKey, Rule, Team, TenantSettings, Token, Verb,
     fact::{RateSet, TenantSet},
+    subjects::OPERATOR,
 };
 
 const CELL: CellNo = CellNo(3);

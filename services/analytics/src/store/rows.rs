@@ -7,9 +7,9 @@ use crate::domain::{
     Used, in_one_row, key,
 };
 use clickhouse::Row;
-use compact_str::CompactString;
 use ledger::Batch;
 use serde::Serialize;
+use smol_str::SmolStr;
 use std::marker::PhantomData;
 use table::{
     Table,
@@ -117,23 +117,23 @@ pub struct IntervalRow {
     #[serde(with = "clickhouse::serde::uuid")]
     pub allocation: Uuid,
     /// Of the request; empty when it had none.
-    pub operation_id: CompactString,
+    pub operation_id: SmolStr,
     /// Who pays.
     pub tenant: Token,
     /// Of the tenant; empty when the request had none.
-    pub team: CompactString,
+    pub team: SmolStr,
     /// Of the team; empty when the request had none.
-    pub namespace: CompactString,
+    pub namespace: SmolStr,
     /// Where it waited; the tenant's own queue has its name.
     pub queue: Token,
     /// What it is a part of.
     pub job_set: Token,
     /// Empty when the request had none.
-    pub priority_class: CompactString,
+    pub priority_class: SmolStr,
     /// Empty when it was in none.
-    pub gang: CompactString,
+    pub gang: SmolStr,
     /// Empty when the request had none.
-    pub name: CompactString,
+    pub name: SmolStr,
     /// The tenant's own words about it, by name.
     pub labels: Texts,
     /// Counts the tries of the allocation, from 1.
@@ -143,13 +143,13 @@ pub struct IntervalRow {
     /// Counts the lives of the node.
     pub incarnation: u64,
     /// The node's label cluster; empty when it has none.
-    pub cluster: CompactString,
+    pub cluster: SmolStr,
     /// The node's label zone; empty when it has none.
-    pub zone: CompactString,
+    pub zone: SmolStr,
     /// The node's label pool; empty when it has none.
-    pub pool: CompactString,
+    pub pool: SmolStr,
     /// Of the node; empty when it has none.
-    pub gpu_model: CompactString,
+    pub gpu_model: SmolStr,
     /// Thousandths of a core.
     pub cpu_milli: u64,
     /// Bytes.
@@ -200,28 +200,28 @@ pub struct RunningRow {
     #[serde(with = "clickhouse::serde::uuid")]
     pub allocation: Uuid,
     /// Of the request; empty when it had none.
-    pub operation_id: CompactString,
+    pub operation_id: SmolStr,
     /// Who pays.
     #[table(low_cardinality)]
     pub tenant: Token,
     /// Of the tenant; empty when the request had none.
-    pub team: CompactString,
+    pub team: SmolStr,
     /// Of the team; empty when the request had none.
-    pub namespace: CompactString,
+    pub namespace: SmolStr,
     /// Where it waited; the tenant's own queue has its name.
     pub queue: Token,
     /// What it is a part of.
     pub job_set: Token,
     /// Empty when the request had none.
-    pub priority_class: CompactString,
+    pub priority_class: SmolStr,
     /// Where it runs.
     pub node: Token,
     /// The node's label cluster; empty when it has none.
-    pub cluster: CompactString,
+    pub cluster: SmolStr,
     /// The node's label pool; empty when it has none.
-    pub pool: CompactString,
+    pub pool: SmolStr,
     /// Of the node; empty when it has none.
-    pub gpu_model: CompactString,
+    pub gpu_model: SmolStr,
     /// Thousandths of a core.
     pub cpu_milli: u64,
     /// Bytes.
@@ -249,20 +249,20 @@ pub struct UnplacedRow {
     #[serde(with = "clickhouse::serde::uuid")]
     pub allocation: Uuid,
     /// Of the request; empty when it had none.
-    pub operation_id: CompactString,
+    pub operation_id: SmolStr,
     /// Whose it was.
     #[table(low_cardinality)]
     pub tenant: Token,
     /// Of the tenant; empty when the request had none.
-    pub team: CompactString,
+    pub team: SmolStr,
     /// Of the team; empty when the request had none.
-    pub namespace: CompactString,
+    pub namespace: SmolStr,
     /// Where it waited; the tenant's own queue has its name.
     pub queue: Token,
     /// What it was a part of.
     pub job_set: Token,
     /// Empty when the request had none.
-    pub priority_class: CompactString,
+    pub priority_class: SmolStr,
     /// Thousandths of a core.
     pub cpu_milli: u64,
     /// Bytes.
@@ -303,18 +303,18 @@ pub struct PreemptionRow {
     /// What it was a part of.
     pub job_set: Token,
     /// Empty when the request had none.
-    pub priority_class: CompactString,
+    pub priority_class: SmolStr,
     /// Where it ran; empty when it was on no node any more.
-    pub node: CompactString,
+    pub node: SmolStr,
     /// priority, fair_share, gang, reservation, quota, drain or taint.
     pub cause: &'static str,
     /// Whom it made room for; all zeros for a reservation.
     #[serde(with = "clickhouse::serde::uuid")]
     pub by_allocation: Uuid,
     /// Whose that is; empty when that is not known any more.
-    pub by_tenant: CompactString,
+    pub by_tenant: SmolStr,
     /// Empty when it has none.
-    pub by_priority_class: CompactString,
+    pub by_priority_class: SmolStr,
 }
 
 /// Allocations that quota let never run, and why. What the scheduler had ended before is nobody's here.
@@ -332,19 +332,19 @@ pub struct DenialRow {
     #[serde(with = "clickhouse::serde::uuid")]
     pub allocation: Uuid,
     /// Of the request; empty when it had none.
-    pub operation_id: CompactString,
+    pub operation_id: SmolStr,
     /// Whose it was.
-    pub tenant: CompactString,
+    pub tenant: SmolStr,
     /// Of the tenant; empty when the request had none.
-    pub team: CompactString,
+    pub team: SmolStr,
     /// Of the team; empty when the request had none.
-    pub namespace: CompactString,
+    pub namespace: SmolStr,
     /// Where it waited; the tenant's own queue has its name.
-    pub queue: CompactString,
+    pub queue: SmolStr,
     /// What it is a part of.
-    pub job_set: CompactString,
+    pub job_set: SmolStr,
     /// Empty when the request had none.
-    pub priority_class: CompactString,
+    pub priority_class: SmolStr,
     /// Thousandths of a core.
     pub cpu_milli: u64,
     /// Bytes.
@@ -377,7 +377,7 @@ pub struct TransferRow {
     /// Counts the lives of the node.
     pub incarnation: u64,
     /// Of the node; empty when it has none.
-    pub gpu_model: CompactString,
+    pub gpu_model: SmolStr,
     /// Whose run it is about; all zeros when it is about none.
     #[serde(with = "clickhouse::serde::uuid")]
     pub allocation: Uuid,
@@ -440,13 +440,13 @@ pub struct ConditionRow {
     /// Ready, by the cell's judgement; or what its agent names: MemoryPressure, DiskPressure, NetworkUnavailable, or a name of the
     /// site's own.
     #[table(low_cardinality)]
-    pub condition: CompactString,
+    pub condition: SmolStr,
     /// true, false or unknown. Of Ready, unknown is a node that was silent for half a lease.
     #[table(low_cardinality)]
     pub status: &'static str,
     /// Of Ready: registered, heard, silent, lost or forgotten. Of others what the agent says; empty when it says nothing.
     #[table(low_cardinality)]
-    pub reason: CompactString,
+    pub reason: SmolStr,
     /// From when on.
     pub at: Millis,
 }
@@ -465,16 +465,16 @@ pub struct RateRow {
     pub resource: String,
     /// Whose use it prices; empty: everybody's.
     #[table(low_cardinality)]
-    pub tenant: CompactString,
+    pub tenant: SmolStr,
     /// Use of which priority class it prices; empty: of all.
     #[table(low_cardinality)]
-    pub priority_class: CompactString,
+    pub priority_class: SmolStr,
     /// Use of nodes of which pool it prices; empty: of all.
     #[table(low_cardinality)]
-    pub pool: CompactString,
+    pub pool: SmolStr,
     /// Use of nodes of which cluster it prices; empty: of all.
     #[table(low_cardinality)]
-    pub cluster: CompactString,
+    pub cluster: SmolStr,
     /// From when on it was to be the price.
     pub effective_from: Millis,
     /// From when on it is the price: what was known before the rate keeps its price, which may be some milliseconds more.
@@ -499,9 +499,9 @@ pub struct BudgetRow {
     /// Whose uses are counted, with all that is below the account.
     pub tenant: Token,
     /// Of the tenant; empty when the budget is the whole tenant's.
-    pub team: CompactString,
+    pub team: SmolStr,
     /// Of the team; empty when the budget is not a namespace's.
-    pub namespace: CompactString,
+    pub namespace: SmolStr,
     /// What is counted: money, cpu, memory or gpu.
     pub budget_of: &'static str,
     /// Millionths of the currency, or thousandths of a core or GPU, or bytes, times hours; NULL: the budget is taken back.
@@ -562,10 +562,10 @@ pub struct UsageRow {
     pub tenant: Token,
     /// Of the tenant; empty when the request had none.
     #[table(low_cardinality)]
-    pub team: CompactString,
+    pub team: SmolStr,
     /// Of the team; empty when the request had none.
     #[table(low_cardinality)]
-    pub namespace: CompactString,
+    pub namespace: SmolStr,
     /// Where it waited; the tenant's own queue has its name.
     #[table(low_cardinality)]
     pub queue: Token,
@@ -573,13 +573,13 @@ pub struct UsageRow {
     pub job_set: Token,
     /// Empty when the request had none.
     #[table(low_cardinality)]
-    pub priority_class: CompactString,
+    pub priority_class: SmolStr,
     /// The node's label cluster; empty when it has none.
     #[table(low_cardinality)]
-    pub cluster: CompactString,
+    pub cluster: SmolStr,
     /// The node's label pool; empty when it has none.
     #[table(low_cardinality)]
-    pub pool: CompactString,
+    pub pool: SmolStr,
     /// Its beginning.
     pub hour: Seconds,
     /// cpu, memory, gpu or gpu:<model>.
@@ -612,10 +612,10 @@ pub struct BookedRow {
     pub billing_period: Day,
     /// The nodes' label cluster; empty when they have none.
     #[table(low_cardinality)]
-    pub cluster: CompactString,
+    pub cluster: SmolStr,
     /// The nodes' label pool; empty when they have none.
     #[table(low_cardinality)]
-    pub pool: CompactString,
+    pub pool: SmolStr,
     /// cpu, memory, gpu or gpu:<model>.
     #[table(low_cardinality)]
     pub resource: String,
@@ -666,8 +666,8 @@ pub struct Rows {
     clock: Option<Clock>,
 }
 
-fn text(token: Option<&Token>) -> CompactString {
-    token.map_or_else(CompactString::default, |token| token.clone().into())
+fn text(token: Option<&Token>) -> SmolStr {
+    token.map_or_else(SmolStr::default, |token| token.clone().into())
 }
 
 impl Rows {
@@ -1058,9 +1058,9 @@ fn condition_row(change: &Change, it: &Condition) -> ConditionRow {
         lsn: change.lsn,
         event_index: change.index,
         node: it.node.clone(),
-        condition: CompactString::from(&*it.condition),
+        condition: SmolStr::from(&*it.condition),
         status: it.status.name(),
-        reason: CompactString::from(&*it.reason),
+        reason: SmolStr::from(&*it.reason),
         at: it.at,
     }
 }

@@ -9,8 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vocab::fact::{AllocationEnded, AllocationRequested};
 
 use ledger::Frame;
-use schemas::subjects::Subjects;
-use vocab::{AllocationNo, At, CellNo, Event, Operation, Token};
+use vocab::{AllocationNo, At, CellNo, Event, Operation, Token, subjects::Subjects};
 
 use crate::clock::Stamp;
 use crate::telemetry::{Attribute, Journey, TraceParent};

@@ -5,7 +5,6 @@
 //! with headers (ADR 38).
 
 use crate::{clock::Stamp, hearing::Wanted};
-use schemas::subjects::SERVICE_API;
 use serde::Serialize;
 use std::{
     collections::BTreeMap,
@@ -13,6 +12,7 @@ use std::{
     time::Duration,
 };
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use vocab::subjects::SERVICE_API;
 
 const PING: &str = "PING";
 const INFO: &str = "INFO";

@@ -4,10 +4,9 @@ use async_nats::jetstream;
 use chassis::{Behind, Config};
 use ledger::Bus;
 use ledger_nats::cell;
-use schemas::subjects::Subjects;
 use std::{net::SocketAddr, time::Duration};
 use testkit::NatsServer;
-use vocab::{Lsn, Writer};
+use vocab::{Lsn, Writer, subjects::Subjects};
 
 use crate::common::{config, get, start};
 

@@ -16,7 +16,6 @@ use file::{File, Settings};
 use identity::Login;
 use ledger_nats::jetstream::JetStreamBus;
 use resolve::{Environment, Resolved, resolve};
-use schemas::subjects::{OPERATOR, Subjects};
 use sqlx::{
     PgPool,
     postgres::{PgConnectOptions, PgPoolOptions},
@@ -26,7 +25,10 @@ use std::{
     str::FromStr,
     time::Duration,
 };
-use vocab::{CellNo, Token};
+use vocab::{
+    CellNo, Token,
+    subjects::{OPERATOR, Subjects},
+};
 
 /// The file that the launcher writes, below the directory of the checkout.
 const LOCAL_STACK: &str = ".local/up/stack.json";

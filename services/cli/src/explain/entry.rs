@@ -10,6 +10,7 @@ use scheduler::{
     project::{Entry, Said},
     store::Explanation,
 };
+use schemas::ToProst as _;
 use vocab::{AllocationNo, CellNo, PreemptionCause};
 use wire::Message as _;
 

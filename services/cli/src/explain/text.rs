@@ -7,6 +7,7 @@ use scheduler::{
     start_estimate::StartEstimate,
     store::{Allocation, Explanation, PlaceInQueue, Standing},
 };
+use schemas::ToProst as _;
 use vocab::{AllocationId, CellNo, Filter, Lsn, Millis, QosClass, ResourceKind};
 use wire::Message as _;
 

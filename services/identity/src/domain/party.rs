@@ -14,8 +14,10 @@
 //!   brings to another node's subject, the sender does not write (see the threat model).
 
 use data_encoding::BASE64URL;
-use schemas::subjects::{OPERATOR, QUERIES, SERVICE_API, Subjects};
-use vocab::Writer;
+use vocab::{
+    Writer,
+    subjects::{OPERATOR, QUERIES, SERVICE_API, Subjects},
+};
 
 /// The cell of a server for many cells whose names are not known yet, as the tests need it. NATS has no wildcard inside
 /// a token, so a stream's name then becomes "*" as a whole, and all streams share one account.

@@ -15,13 +15,12 @@ use async_nats::jetstream::{
 };
 use futures::{FutureExt, StreamExt};
 use ledger::{BusError, Digest, Record, Tail, Witness, bus::bears_out};
-use schemas::subjects::Subjects;
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 use tokio::{select, sync::mpsc, task::JoinHandle};
-use vocab::Lsn;
+use vocab::{Lsn, subjects::Subjects};
 
 /// Records that a follower may be behind the shared reader.
 const READ_AHEAD: usize = 1024;

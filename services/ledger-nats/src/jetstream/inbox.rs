@@ -18,7 +18,6 @@ use async_nats::{
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use ledger::{BusError, InboxMessage, Tail};
-use schemas::subjects::{ADMIN, HEADER_REPLY, HEADER_TRACEPARENT, OPERATOR, Subjects};
 use serde::Deserialize;
 use std::{collections::HashMap, sync::Arc, time::Duration};
 use tokio::{
@@ -26,7 +25,10 @@ use tokio::{
     sync::{Semaphore, mpsc},
     task::JoinHandle,
 };
-use vocab::{Token, TraceContext};
+use vocab::{
+    Token, TraceContext,
+    subjects::{ADMIN, HEADER_REPLY, HEADER_TRACEPARENT, OPERATOR, Subjects},
+};
 
 /// Messages read ahead at an inbox, and bytes of them: a message can be a thousand times as large as another one.
 const READ_AHEAD: usize = 8192;
@@ -435,7 +437,7 @@ fn sampled_trace(text: &str) -> Option<TraceContext> {
 #[cfg(test)]
 mod tests {
     use super::{header_of, is_readable, is_reserved, names_of, sampled_trace, sender};
-    use schemas::subjects::Subjects;
+    use vocab::subjects::Subjects;
 
     #[test]
     fn a_subject_says_who_sent_it_and_which_of_the_operators() {

@@ -7,11 +7,13 @@ use ledger_nats::{
     jetstream::{JetStreamBus, Link, Program, Readers},
     verify,
 };
-use schemas::subjects::{HEADER_REPLY, Subjects};
 use std::time::Duration;
 use testkit::Servers;
 use uuid::Uuid;
-use vocab::{Level, Lsn, Millis, Writer};
+use vocab::{
+    Level, Lsn, Millis, Writer,
+    subjects::{HEADER_REPLY, Subjects},
+};
 
 /// Real time after which a test that hangs is given up; no assertion depends on it.
 const GIVEN_UP: Duration = Duration::from_secs(120);

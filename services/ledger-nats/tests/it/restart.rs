@@ -9,11 +9,10 @@ use ledger_nats::{
     cell,
     jetstream::{JetStreamBus, Link, Readers},
 };
-use schemas::subjects::Subjects;
 use std::{fs::File, path::PathBuf, sync::mpsc, time::Duration};
 use testkit::NatsServer;
 use tokio::select;
-use vocab::{Lsn, Writer};
+use vocab::{Lsn, Writer, subjects::Subjects};
 
 /// Real time after which a test is given up, in place of hanging for ever. It says nothing of how long anything may take.
 const GIVEN_UP: Duration = Duration::from_secs(120);

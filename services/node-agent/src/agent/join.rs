@@ -8,14 +8,12 @@ use identity::{
 };
 use nkeys::KeyPair;
 use prost::Message;
-use schemas::{
-    subjects::Subjects,
-    v1::{JoinReply, JoinRequest, Refusal, join_reply::Answer},
-};
+use schemas::v1::{JoinReply, JoinRequest, Refusal, join_reply::Answer};
 use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
+use vocab::subjects::Subjects;
 
 /// A user lasts an hour.
 pub const RENEW: Duration = Duration::from_secs(30 * 60);

@@ -21,7 +21,7 @@ use join::Identity;
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
 use prost::Message;
 use schemas::{
-    subjects::Subjects,
+    ToProst as _,
     v1::{self, RunPhase, node_report},
 };
 pub use settings::{OnStop, Settings};
@@ -34,7 +34,7 @@ use std::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use uuid::Uuid;
 use vitals::Sampler;
-use vocab::{Refusal, Rule, Token};
+use vocab::{Refusal, Rule, Token, subjects::Subjects};
 use wire::Message as _;
 
 /// Before the cell has said how long a lease is.

@@ -5,8 +5,11 @@ use crate::{
     store::{self, AccountRow, PlannedRow, WaitingRow},
 };
 use chassis::query::{Asked, Trouble, Verb, cut, page_limit};
-use schemas::v1::{
-    PlannedLimits, QuotaLimits, QuotaPage, QuotaQuery, QuotaView, QuotaWait, TenantTreatment,
+use schemas::{
+    ToProst as _,
+    v1::{
+        PlannedLimits, QuotaLimits, QuotaPage, QuotaQuery, QuotaView, QuotaWait, TenantTreatment,
+    },
 };
 use sqlx::PgPool;
 use std::collections::BTreeMap;

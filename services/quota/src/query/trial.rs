@@ -4,9 +4,12 @@ use super::limits::limits;
 use chassis::query::{Asked, Trouble, Verb, ask_state, tried};
 use ledger_nats::Questions;
 use quota_rules::{Quota, Trial, TriedLimit, WouldBe};
-use schemas::v1::{
-    QuotaTrial, QuotaTrialAwaiting, QuotaTrialLimit, QuotaTrialReserved, QuotaTrialWaiting,
-    TryQuotaQuery, TryQuotaReply, quota_trial::Decided,
+use schemas::{
+    ToProst as _,
+    v1::{
+        QuotaTrial, QuotaTrialAwaiting, QuotaTrialLimit, QuotaTrialReserved, QuotaTrialWaiting,
+        TryQuotaQuery, TryQuotaReply, quota_trial::Decided,
+    },
 };
 use vocab::{Lsn, QuotaFlags, Token};
 use wire::Message as _;

@@ -6,9 +6,12 @@ use chassis::{
     query::{Asked, Trouble, Verb, page_limit},
     warm::Moment,
 };
-use schemas::v1::{
-    self, AllocationQuery, AllocationReply, AllocationState, AllocationView, AllocationsPage,
-    AllocationsQuery,
+use schemas::{
+    ToProst as _,
+    v1::{
+        self, AllocationQuery, AllocationReply, AllocationState, AllocationView, AllocationsPage,
+        AllocationsQuery,
+    },
 };
 use sqlx::PgPool;
 use vocab::{

@@ -6,9 +6,12 @@ use crate::{
     store::{self, OnNode, Used, WantedNodes},
 };
 use chassis::query::{Asked, Trouble, Verb, page_limit};
-use schemas::v1::{
-    NodeAmounts, NodeCapacity, NodeChangeView, NodeConditionView, NodeQuery, NodeReply,
-    NodeRunView, NodeStanding, NodeView, NodesPage, NodesQuery,
+use schemas::{
+    ToProst as _,
+    v1::{
+        NodeAmounts, NodeCapacity, NodeChangeView, NodeConditionView, NodeQuery, NodeReply,
+        NodeRunView, NodeStanding, NodeView, NodesPage, NodesQuery,
+    },
 };
 use sqlx::PgPool;
 use vocab::{Lsn, Requirement, Rule, Token};

@@ -1,7 +1,10 @@
 //! An allocation as its tenant would ask for it again.
 
 use super::allocation::{labels, models};
-use schemas::v1::{DependencyRequest, ExtendedRequest, GangRequest, Submit};
+use schemas::{
+    ToProst as _,
+    v1::{DependencyRequest, ExtendedRequest, GangRequest, Submit},
+};
 use vocab::{
     AllocationSpec, CellNo, Gang, Operator, PlacementRules, QosClass, Requirement, Token, Work,
 };

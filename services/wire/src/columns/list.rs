@@ -1,8 +1,8 @@
 //! Lists of numbers. What a list does not say is its last number again: a number that is always the same is said once,
 //! and one that always grows by the same is a first number and a difference.
 
+use crate::encoding::{take_varint, varint_len};
 use crate::{Fault, Result, Row};
-use prost::encoding::{decode_varint, encoded_len_varint};
 
 /// What of a list is written.
 #[derive(Default)]
@@ -17,7 +17,7 @@ impl Cut {
     pub fn of(numbers: impl Iterator<Item = u64>) -> Self {
         let (mut cut, mut bytes, mut last) = (Self::default(), 0, None);
         for number in numbers {
-            bytes += encoded_len_varint(number);
+            bytes += varint_len(number);
             cut.all += 1;
             if last != Some(number) {
                 (cut.kept, cut.bytes, last) = (cut.all, bytes, Some(number));
@@ -87,12 +87,8 @@ impl<'b> List<'b> {
 
     #[inline]
     pub fn next(&mut self) -> Result<u64> {
-        if let [first, rest @ ..] = self.rest {
-            if *first < 0x80 {
-                (self.rest, self.last) = (rest, u64::from(*first));
-            } else {
-                self.last = decode_varint(&mut self.rest)?;
-            }
+        if !self.rest.is_empty() {
+            self.last = take_varint(&mut self.rest)?;
         }
         Ok(self.last)
     }

@@ -3,8 +3,8 @@
 use super::list::{List, Numbers, Runs};
 use super::texts::Texts;
 use super::{ELEMENTS_MAX, ROWS_MAX, of_column, of_columns};
-use crate::{Depth, Fault, Input, Oneof, Result, Source};
-use prost::encoding::{WireType, decode_key, decode_varint};
+use crate::encoding::{take_delimited, take_key, take_varint};
+use crate::{Depth, Fault, Input, Oneof, Result, Source, WireType};
 use std::ops::Range;
 
 /// Messages of one oneof, in columns.
@@ -79,16 +79,10 @@ fn each_part<'b>(
 ) -> Result<()> {
     let buf = &mut body;
     while !buf.is_empty() {
-        let (number, wire) = decode_key(buf)?;
-        let value = decode_varint(buf)?;
+        let (number, wire) = take_key(buf)?;
         let part = match wire {
-            WireType::Varint => Part::Number(value),
-            WireType::LengthDelimited => {
-                let length = usize::try_from(value).map_err(|_| Fault::Truncated)?;
-                let (bytes, rest) = buf.split_at_checked(length).ok_or(Fault::Truncated)?;
-                *buf = rest;
-                Part::Bytes(bytes)
-            }
+            WireType::Varint => Part::Number(take_varint(buf)?),
+            WireType::LengthDelimited => Part::Bytes(take_delimited(buf)?),
             _ => return Err(Fault::Columns.into()),
         };
         take(number, part)?;

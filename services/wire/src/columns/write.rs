@@ -4,8 +4,8 @@ use super::list;
 use super::texts::{Fields, Packed};
 use super::words::{TextNo, Words};
 use super::{ELEMENTS_MAX, ROWS_MAX, of_column, of_columns};
+use crate::encoding::varint_len;
 use crate::{Oneof, Out, Row, Value};
-use prost::encoding::encoded_len_varint;
 
 /// The columns of some messages, which are all of one oneof. What was allocated for some is used for others.
 #[derive(Debug)]
@@ -263,7 +263,7 @@ impl Columns {
 
 impl Out for Columns {
     fn varint(&mut self, number: u32, value: u64) {
-        self.size += encoded_len_varint(value);
+        self.size += varint_len(value);
         let field = self.field(number, Content::Numbers);
         self.nodes[field].values.push(value);
     }

@@ -5,7 +5,7 @@ use super::*;
 use crate::wire::tenant_event;
 use client::{AllocationState, Allocations, Stands};
 use ledger::memory::Seeded;
-use schemas::v1;
+use schemas::{ToProst as _, v1};
 use std::collections::BTreeMap;
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationPreempted, AllocationReprioritised,

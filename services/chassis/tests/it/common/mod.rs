@@ -9,14 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use chassis::{Config, Context, Failure, Service, Shutdown, run_service};
 use ledger_nats::{cell, jetstream::JetStreamBus};
-use schemas::subjects::Subjects;
 use serde::Deserialize;
 use testkit::Servers;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use uuid::Uuid;
-use vocab::Level;
+use vocab::{Level, subjects::Subjects};
 
 /// Contexts on their way from services to tests, by the number of the test's cell.
 static MEETINGS: Mutex<BTreeMap<u64, mpsc::UnboundedSender<Context<Settings>>>> =

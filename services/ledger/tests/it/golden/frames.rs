@@ -6,7 +6,7 @@ use super::{GOLDEN, hex, unhex};
 use bytes::Bytes;
 use ledger::{Chain, Record};
 use prost::Message as _;
-use schemas::v1;
+use schemas::{ToProst, v1};
 use vocab::{Event, Kinds, Lsn, Writer};
 use wire::{Columns, Message as _};
 
@@ -27,7 +27,7 @@ fn bare() -> v1::Frame {
 }
 
 fn as_messages(events: &[Event]) -> Vec<u8> {
-    let events = events.iter().map(wire::Message::to_prost);
+    let events = events.iter().map(ToProst::to_prost);
     let frame = v1::Frame {
         events: events.collect(),
         ..bare()
