@@ -28,6 +28,7 @@ use bytes::Bytes;
 use futures::TryStreamExt;
 use hub::{Hub, RecordTail};
 use inbox::InboxTail;
+pub use inbox::inbox_message;
 use ledger::{
     AppendError, Bus, BusError, Inbox, InboxMessage, KEPT, LedgerId, Record, Stored, Witness,
     Writing, bus::bears_out,

@@ -373,6 +373,52 @@ pub struct ModelGrant {
     pub except: Vec<Token>,
 }
 
+impl TraceContext {
+    /// Reads a `traceparent` header. What the standard does not allow is nothing, never an error: a broken trace must not
+    /// refuse a request. Versions above 00 may append fields, which are ignored. Ids are never all zero.
+    pub fn parse(header: &str) -> Option<Self> {
+        let mut fields = header.splitn(5, '-');
+        let version = hex::<1>(fields.next()?)?;
+        let trace_id = hex::<16>(fields.next()?)?;
+        let span_id = hex::<8>(fields.next()?)?;
+        let [flags] = hex::<1>(fields.next()?)?;
+        let known = match version {
+            [0x00] => fields.next().is_none(),
+            [0xff] => false,
+            _ => true,
+        };
+        let real = trace_id != [0; 16] && span_id != [0; 8];
+        (known && real).then_some(Self {
+            trace_id,
+            span_id,
+            flags,
+        })
+    }
+
+    /// Whether the trace is recorded.
+    pub fn sampled(&self) -> bool {
+        self.flags & 1 == 1
+    }
+}
+
+/// Lower case only, as the standard demands; exactly two digits a byte.
+fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let digit = |byte: u8| match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        _ => None,
+    };
+    let (pairs, odd) = text.as_bytes().as_chunks::<2>();
+    if !odd.is_empty() || pairs.len() != N {
+        return None;
+    }
+    let mut bytes = [0; N];
+    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+        *byte = digit(*high)? << 4 | digit(*low)?;
+    }
+    Some(bytes)
+}
+
 /// Trace id, span id, flags.
 impl From<&TraceContext> for [u8; 25] {
     fn from(trace: &TraceContext) -> Self {

@@ -1,6 +1,7 @@
 //! The position in a trace that travels with a message.
 
 use std::fmt;
+use vocab::TraceContext;
 
 /// The bytes that a [`TraceParent`] takes in a ledger.
 const BYTES: usize = 25;
@@ -27,24 +28,10 @@ impl TraceParent {
         })
     }
 
-    /// Reads a `traceparent` header. Whatever the standard does not allow is nothing, never an error: a broken trace
-    /// must not refuse a request. Versions above 00 may append fields, which are ignored.
+    /// Reads a `traceparent` header, as [`TraceContext::parse`] does.
     pub fn parse(header: &str) -> Option<TraceParent> {
-        let mut fields = header.splitn(5, '-');
-        let version = hex::<1>(fields.next()?)?;
-        let trace_id = hex::<16>(fields.next()?)?;
-        let span_id = hex::<8>(fields.next()?)?;
-        let flags = hex::<1>(fields.next()?)?;
-        let known = match version {
-            [0x00] => fields.next().is_none(),
-            [0xff] => false,
-            _ => true,
-        };
-        if known {
-            TraceParent::new(trace_id, span_id, flags[0] & 1 == 1)
-        } else {
-            None
-        }
+        let context = TraceContext::parse(header)?;
+        TraceParent::new(context.trace_id, context.span_id, context.sampled())
     }
 
     /// The compact form for a ledger: trace id, span id, one byte that is 1 when sampled.
@@ -110,24 +97,6 @@ impl fmt::Display for TraceParent {
             u8::from(self.sampled)
         )
     }
-}
-
-/// Lower case only, as the standard demands; exactly two digits per byte.
-fn hex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let digit = |byte: u8| match byte {
-        b'0'..=b'9' => Some(byte - b'0'),
-        b'a'..=b'f' => Some(byte - b'a' + 10),
-        _ => None,
-    };
-    let (pairs, odd) = text.as_bytes().as_chunks::<2>();
-    if !odd.is_empty() || pairs.len() != N {
-        return None;
-    }
-    let mut bytes = [0; N];
-    for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
-        *byte = digit(*high)? << 4 | digit(*low)?;
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

@@ -168,13 +168,28 @@ async fn get(
 }
 
 fn raw_record(subjects: &Subjects, raw: &RawMessage) -> Result<InboxMessage, BusError> {
-    let block = raw.headers.clone().unwrap_or_default();
-    let block = decoded(raw, block)?;
+    let block = decoded(raw, raw.headers.clone().unwrap_or_default())?;
     let payload = decoded(raw, raw.payload.clone())?;
-    let header = |name: &str| header_of(&block, name);
-    let reserved = names_of(&block).any(is_reserved);
-    let (seq, subject) = (raw.sequence, &raw.subject);
-    Ok(record(subjects, seq, subject, header, reserved, &payload))
+    Ok(inbox_message(
+        subjects,
+        raw.sequence,
+        &raw.subject,
+        &block,
+        &payload,
+    ))
+}
+
+/// Reads a message as an inbox stores it; the header block may be any bytes.
+pub fn inbox_message(
+    subjects: &Subjects,
+    seq: u64,
+    subject: &str,
+    block: &[u8],
+    payload: &Bytes,
+) -> InboxMessage {
+    let header = |name: &str| header_of(block, name);
+    let reserved = names_of(block).any(is_reserved);
+    record(subjects, seq, subject, header, reserved, payload)
 }
 
 impl Reader {
@@ -410,28 +425,9 @@ fn sender(subjects: &Subjects, subject: &str) -> Option<(Token, Option<Box<Token
     Some((token(OPERATOR)?, by))
 }
 
-/// A binary trace context from the text form, only if it is sampled: what is not sampled costs nothing further on.
+/// The trace of a header, only if it is sampled: what is not sampled costs nothing further on.
 fn sampled_trace(text: &str) -> Option<TraceContext> {
-    let mut parts = text.split('-');
-    let (version, trace, span, flags) =
-        (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    let well_formed = version.len() == 2
-        && version != "ff"
-        && trace.len() == 32
-        && span.len() == 16
-        && flags.len() == 2
-        && text.is_ascii();
-    if !well_formed {
-        return None;
-    }
-    let context = TraceContext {
-        trace_id: u128::from_str_radix(trace, 16).ok()?.to_be_bytes(),
-        span_id: u64::from_str_radix(span, 16).ok()?.to_be_bytes(),
-        flags: u8::from_str_radix(flags, 16).ok()?,
-    };
-    let sampled = context.flags & 1 == 1;
-    let real = context.trace_id != [0; 16] && context.span_id != [0; 8];
-    (sampled && real).then_some(context)
+    TraceContext::parse(text).filter(TraceContext::sampled)
 }
 
 #[cfg(test)]
@@ -532,7 +528,10 @@ mod tests {
             "00-00000000000000000000000000000000-b7ad6b7169203331-01",
             "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
             "00-zzf7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
-            "00-+af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-x1",
+            "00-+af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+            "00-0AF7651916CD43DD8448EB211C80319C-b7ad6b7169203331-01",
+            "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-x",
+            "zz-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
         ] {
             assert_eq!(sampled_trace(bad), None, "{bad}");
         }
