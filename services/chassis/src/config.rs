@@ -220,6 +220,11 @@ impl<T: DeserializeOwned + Default> Config<T> {
         )
     }
 
+    /// Checks a text without reading the files of secrets that it names.
+    pub fn check(text: &str) -> Result<Config<T>, ConfigError> {
+        Config::build("sample".to_owned(), text, SecretFiles::Skip)
+    }
+
     fn build(file: String, text: &str, secrets: SecretFiles<'_>) -> Result<Config<T>, ConfigError> {
         let document =
             DeTable::parse(text).map_err(|error| ConfigError::syntax(&file, text, &error))?;
@@ -266,7 +271,7 @@ impl<T> Config<T> {
 /// For a service's test of its `config.example.toml`: panics with the refusal if the text is not a valid configuration,
 /// else gives the settings. Files of secrets are not read, since a sample names files of a real installation.
 pub fn check_sample<T: DeserializeOwned + Default>(text: &str) -> T {
-    match Config::<T>::build("sample".to_owned(), text, SecretFiles::Skip) {
+    match Config::<T>::check(text) {
         Ok(config) => config.service,
         Err(refusal) => panic!("{refusal}"),
     }

@@ -315,8 +315,8 @@ fn sendable(reply: Vec<u8>) -> Result<Vec<u8>, Trouble> {
     Err(Trouble::Refused(refusal))
 }
 
-/// Half of what was asked is not what was asked: a message with a field that this version does not know is refused.
-fn read<Q: Message + Default>(payload: &[u8]) -> Result<Q, Trouble> {
+/// Reads a query. One with a field that this version does not know is refused: half of what was asked is not what was asked.
+pub fn read<Q: Message + Default>(payload: &[u8]) -> Result<Q, Trouble> {
     if payload.len() > QUERY_BYTES_MAX {
         let (limit, actual) = (QUERY_BYTES_MAX as u64, payload.len() as u64);
         let refusal = Refusal::over(Rule::PayloadTooLarge, "payload", limit, actual);

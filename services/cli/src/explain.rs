@@ -6,10 +6,11 @@ mod quota;
 mod reasons;
 mod text;
 
-pub use json::{object, of_refusal};
+pub use entry::sheet;
+pub use json::{explanation, object, of_refusal};
 pub use quota::short as quota_short;
 pub use reasons::{keeps_off, waits};
-pub use text::percent;
+pub use text::{lines, percent};
 
 use crate::{
     Failure,
@@ -52,9 +53,9 @@ impl Explain {
         let reply = of_allocation(&client, id, async || client.explain(&query).await).await?;
         let found = query::explanation(&reply, &tenant)?;
         let at = self.at.map(Lsn);
-        Page::new(json::explanation(&found, at))
-            .lines(text::lines(&found, at, self.history))
-            .rows(entry::sheet(&found))
+        Page::new(explanation(&found, at))
+            .lines(lines(&found, at, self.history))
+            .rows(sheet(&found))
             .print(self.output)
     }
 }

@@ -74,11 +74,17 @@ impl Creds {
 
     /// Whose the creds of a file are, by what their token says: `quota`, `tenant:team-a`, `operator:alice`.
     pub fn party_of(path: &Path) -> Result<String, CredsError> {
-        let known = mint::known(&Self::read(path)?.token);
-        known.map(|known| known.name).map_err(|_| CredsError::Bad {
+        let party = Self::read(path)?.party();
+        party.map_err(|error| CredsError::Bad {
             path: path.to_owned(),
-            error: BadCreds::Token,
+            error,
         })
+    }
+
+    /// The party that the token names.
+    pub fn party(&self) -> Result<String, BadCreds> {
+        let known = mint::known(&self.token);
+        known.map(|known| known.name).map_err(|_| BadCreds::Token)
     }
 
     pub fn public_key(&self) -> String {

@@ -4,7 +4,6 @@
 //! checked for every record on its way in and whenever a copy is opened, so a copy is either a beginning of some ledger or
 //! refused.
 
-use bytes::Bytes;
 use ledger::{
     Bus, BusError, Chain, ChainError, Digest, Frame, Record, Tail, Witness, bus::bears_out,
 };
@@ -15,8 +14,8 @@ use std::{
 };
 use vocab::{Kinds, Lsn, Writer};
 
-/// What a segment begins with.
-const MAGIC: &[u8] = b"apportion ledger copy 1\n";
+/// The bytes that a segment begins with.
+pub const MAGIC: &[u8] = b"apportion ledger copy 1\n";
 /// Beyond this a new segment is begun.
 const SEGMENT_BYTES: u64 = 64 << 20;
 const SUFFIX: &str = "ledger";
@@ -52,12 +51,12 @@ pub struct Copy {
     open: Option<File>,
 }
 
-/// What was read of a segment.
-#[derive(Default)]
-struct Segment {
-    records: Vec<Record>,
+/// The records of one file of a copy.
+#[derive(Debug, Default)]
+pub struct Segment {
+    pub records: Vec<Record>,
     /// Bytes of whole records; what is behind was never finished.
-    whole: usize,
+    pub whole: usize,
 }
 
 impl Copy {
@@ -160,16 +159,8 @@ impl Copy {
     /// The record counts once the copy is synced.
     pub fn append(&mut self, record: &Record) -> Result<(), CopyError> {
         self.take(record)?;
-        let content = (record.lsn, record.writer, &record.frame[..]);
-        let io = |error: postcard::Error| io_at(&self.dir, io::Error::other(error));
-        let content = postcard::to_stdvec(&content).map_err(io)?;
-        let io = |error| io_at(&self.dir, io::Error::other(error));
-        let length = u32::try_from(content.len()).map_err(io)?;
-        let mut bytes = Vec::with_capacity(HEAD_BYTES + content.len());
-        bytes.extend_from_slice(&length.to_le_bytes());
-        bytes.extend_from_slice(&(!length).to_le_bytes());
-        bytes.extend_from_slice(&Digest::of(&content).0);
-        bytes.extend_from_slice(&content);
+        let mut bytes = Vec::new();
+        Segment::write(record, &mut bytes).map_err(|source| io_at(&self.dir, source))?;
         if self
             .last
             .as_ref()
@@ -235,31 +226,49 @@ fn io_at(path: &Path, source: io::Error) -> CopyError {
 
 fn read_segment(path: &Path, is_last: bool) -> Result<Segment, CopyError> {
     let bytes = fs::read(path).map_err(|source| io_at(path, source))?;
-    let bytes = Bytes::from(bytes);
-    let damaged = |at| CopyError::Damaged {
+    Segment::parse(&bytes, is_last).map_err(|at| CopyError::Damaged {
         path: path.to_owned(),
         at,
-    };
-    // It ended as it began this segment.
-    if is_last && bytes.len() < MAGIC.len() && MAGIC.starts_with(&bytes) {
-        return Ok(Segment::default());
-    }
-    if !bytes.starts_with(MAGIC) {
-        return Err(damaged(0));
-    }
-    let (mut at, mut records) = (MAGIC.len(), Vec::new());
-    while at < bytes.len() {
-        match read_record(&bytes[at..]) {
-            Read::Record(record, length) => {
-                records.push(record);
-                at += length;
-            }
-            // The process, or the machine, ended in the middle of it.
-            Read::Unfinished if is_last => break,
-            Read::Unfinished | Read::Damaged => return Err(damaged(at)),
+    })
+}
+
+impl Segment {
+    /// Reads the bytes of a file; the error is the position of the damage. Only the last segment may be unfinished.
+    pub fn parse(bytes: &[u8], is_last: bool) -> Result<Self, usize> {
+        // It ended as it began this segment.
+        if is_last && bytes.len() < MAGIC.len() && MAGIC.starts_with(bytes) {
+            return Ok(Self::default());
         }
+        if !bytes.starts_with(MAGIC) {
+            return Err(0);
+        }
+        let (mut at, mut records) = (MAGIC.len(), Vec::new());
+        while at < bytes.len() {
+            match read_record(&bytes[at..]) {
+                Read::Record(record, length) => {
+                    records.push(record);
+                    at += length;
+                }
+                // The process, or the machine, ended in the middle of it.
+                Read::Unfinished if is_last => break,
+                Read::Unfinished | Read::Damaged => return Err(at),
+            }
+        }
+        Ok(Self { records, whole: at })
     }
-    Ok(Segment { records, whole: at })
+
+    /// Appends a record to the bytes of a segment.
+    pub fn write(record: &Record, bytes: &mut Vec<u8>) -> io::Result<()> {
+        let content = (record.lsn, record.writer, &record.frame[..]);
+        let content = postcard::to_stdvec(&content).map_err(io::Error::other)?;
+        let length = u32::try_from(content.len()).map_err(io::Error::other)?;
+        bytes.reserve(HEAD_BYTES + content.len());
+        bytes.extend_from_slice(&length.to_le_bytes());
+        bytes.extend_from_slice(&(!length).to_le_bytes());
+        bytes.extend_from_slice(&Digest::of(&content).0);
+        bytes.extend_from_slice(&content);
+        Ok(())
+    }
 }
 
 enum Read {

@@ -5,7 +5,7 @@
 
 pub mod cell;
 mod chore;
-mod copy;
+pub mod copy;
 pub mod jetstream;
 mod leader;
 mod projector;

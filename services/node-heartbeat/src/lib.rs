@@ -22,7 +22,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 pub use node_heartbeat_rules::Config;
-pub use wire::{RUNS_MAX, push, report};
+pub use wire::{RUNS_MAX, assignments, heartbeat, join, push, report};
 
 /// The service, for the chassis.
 pub struct NodeHeartbeatService;

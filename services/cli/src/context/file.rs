@@ -144,8 +144,16 @@ impl File {
             return Ok(Self::default());
         }
         let text = files::read(path).map_err(Failure::usage)?;
-        let file = toml::from_str(&text);
+        let file = Self::parse(&text);
         file.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+    }
+
+    pub fn parse(text: &str) -> Result<Self, toml::de::Error> {
+        toml::from_str(text)
+    }
+
+    pub fn text(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(self)
     }
 
     /// Changes the file while nobody else does.
@@ -158,7 +166,7 @@ impl File {
         let _lock = files::lock(dir)?;
         let mut file = Self::read(path)?;
         change(&mut file)?;
-        Ok(files::write(path, &toml::to_string(&file)?)?)
+        Ok(files::write(path, &file.text()?)?)
     }
 }
 

@@ -2,8 +2,8 @@
 //! a local stack.
 
 mod command;
-mod file;
-mod resolve;
+pub(crate) mod file;
+pub(crate) mod resolve;
 
 pub use command::ContextCommand;
 

@@ -3,9 +3,9 @@
 mod account;
 mod array;
 mod document;
-mod file;
+pub(crate) mod file;
 mod gang;
-mod many;
+pub(crate) mod many;
 mod place;
 mod trial;
 mod work;
