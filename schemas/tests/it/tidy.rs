@@ -41,6 +41,7 @@ fn loadtest_sources() -> Vec<(String, String)> {
         "loadtest/proof",
         "loadtest/replay",
         "loadtest/bench",
+        "loadtest/inputs",
     ];
     let each = crates.map(|path| sources(&format!("{path}/src"), ".rs"));
     each.into_iter().flatten().collect()

@@ -1,0 +1,114 @@
+//! Frames of the ledger, one after the other, and the files of a copy.
+
+use crate::parts::Parts;
+use bytes::Bytes;
+use ledger::{Chain, ChainError, Head, Record, Scribe};
+use ledger_nats::copy::{MAGIC, Segment};
+use prost::Message;
+use schemas::v1;
+use vocab::{Event, Kinds, Lsn, Millis, Writer};
+
+/// In the byte before a frame: its links to the frame before are made right.
+const LINKED: u8 = 0x80;
+
+fn writer(tag: u8) -> Writer {
+    Writer::ALL[usize::from(tag & !LINKED) % Writer::ALL.len()]
+}
+
+/// Records of a ledger, each a part that begins with its writer.
+pub fn chain(input: &[u8]) -> bool {
+    let (mut chain, mut bare) = (Chain::default(), Chain::default());
+    let mut accepted = false;
+    for (tag, bytes) in Parts::of(input) {
+        let writer = writer(tag);
+        let bytes = match tag & LINKED {
+            0 => Bytes::copy_from_slice(bytes),
+            _ => linked(bytes, &chain.head(writer)),
+        };
+        let record = Record::new(Lsn(chain.last().0 + 1), writer, bytes);
+        let before = chain.clone();
+        match chain.accept(&record, Kinds::ALL) {
+            Ok(Some(frame)) => {
+                accepted = true;
+                let of_prost = v1::Frame::decode(record.frame.clone()).expect("prost reads it");
+                let events: Vec<Event> = frame.placed().map(|(_, event)| event.clone()).collect();
+                assert_eq!(events.len(), frame.count as usize);
+                if of_prost.columns.is_none() {
+                    assert_eq!(of_prost.events.len(), events.len());
+                }
+                assert_eq!(of_prost.resigned, record.resigned());
+                // Whoever reads none of the events goes on from the same head.
+                let same = Record::new(record.lsn, writer, record.frame.clone());
+                let read = bare.accept(&same, Kinds::of(&[]));
+                assert!(matches!(read, Ok(Some(_))), "{read:?}");
+                assert_eq!(bare, chain);
+                again(writer, frame.now, events);
+            }
+            Ok(None) => panic!("a record behind the end is known already"),
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                assert!(!matches!(error, ChainError::Gap { .. }), "{error}");
+                assert_eq!(chain, before, "a refused record has moved the chain");
+            }
+        }
+    }
+    accepted
+}
+
+/// Events come back from the frame that they are put into.
+fn again(writer: Writer, now: Millis, events: Vec<Event>) {
+    let mut chain = Chain::default();
+    let record = Scribe::default().frame(writer, now, events.clone());
+    let frame = chain.accept(&record, Kinds::ALL);
+    let frame = frame.expect("what was written is read").expect("it is new");
+    assert!(frame.placed().map(|(_, event)| event).eq(&events));
+}
+
+/// The frame as it would be if it continued `head`; as it is where it is no frame.
+fn linked(bytes: &[u8], head: &Head) -> Bytes {
+    let Ok(mut frame) = v1::Frame::decode(bytes) else {
+        return Bytes::copy_from_slice(bytes);
+    };
+    frame.prev_lsn = head.lsn.0;
+    frame.prev_digest = match head.frame_no {
+        0 => Vec::new(),
+        _ => head.digest.0.to_vec(),
+    };
+    frame.frame_no = head.frame_no + 1;
+    frame.first_event_no = head.next_event.0;
+    frame.epoch = frame.epoch.max(head.epoch).max(1);
+    frame.now_ms = frame.now_ms.max(head.now.0);
+    frame.through_lsn = head.through_lsn.0;
+    frame.encode_to_vec().into()
+}
+
+/// A file of a copy, and the same bytes as frames of one that was written whole.
+pub fn copy(input: &[u8]) -> bool {
+    let mut accepted = false;
+    for is_last in [true, false] {
+        if let Ok(segment) = Segment::parse(input, is_last) {
+            assert!(segment.whole <= input.len());
+            accepted |= !segment.records.is_empty();
+        }
+    }
+    let mut file = MAGIC.to_vec();
+    let (mut ends, mut written) = (vec![file.len()], Vec::new());
+    for (lsn, (tag, bytes)) in (1..).zip(Parts::of(input)) {
+        let record = Record::new(Lsn(lsn), writer(tag), Bytes::copy_from_slice(bytes));
+        Segment::write(&record, &mut file).expect("a record has a form");
+        ends.push(file.len());
+        written.push(record);
+    }
+    let whole = Segment::parse(&file, false).expect("what was written is read");
+    let said = |record: &Record| (record.lsn, record.writer, record.frame.clone());
+    assert!(whole.records.iter().map(said).eq(written.iter().map(said)));
+    // Cut anywhere, it has the records before that.
+    let cut = input.iter().map(|byte| usize::from(*byte)).sum::<usize>() % (file.len() + 1);
+    if let Ok(segment) = Segment::parse(&file[..cut], true) {
+        let kept = ends.iter().filter(|end| **end <= cut).count();
+        assert_eq!(segment.records.len(), kept.saturating_sub(1));
+    } else {
+        panic!("an unfinished copy is refused, cut at {cut}");
+    }
+    accepted
+}
