@@ -60,8 +60,8 @@ pub struct Changes {
     /// Nodes in the order of their changes; `since` is the number of the first.
     log: Vec<NodeNo>,
     since: u64,
-    /// Number of each node's last change.
-    last: Vec<u64>,
+    /// Number of each node's last change; none without a change. The first change is number 0.
+    last: Vec<Option<u64>>,
     /// Where there may be more room than before.
     pub gained: Vec<NodeNo>,
     /// By class and policy.
@@ -107,9 +107,9 @@ impl Changes {
     pub fn touch(&mut self, node: NodeNo, nodes: usize) {
         let at = node.0 as usize;
         if self.last.len() <= at {
-            self.last.resize(at + 1, 0);
+            self.last.resize(at + 1, None);
         }
-        self.last[at] = self.now();
+        self.last[at] = Some(self.now());
         self.log.push(node);
         // A ranking that has not seen so many changes is as quickly made anew.
         let most = nodes.max(1024);
@@ -124,8 +124,8 @@ impl Changes {
         self.since + self.log.len() as u64
     }
 
-    pub fn version(&self, node: NodeNo) -> u64 {
-        self.last.get(node.0 as usize).copied().unwrap_or(0)
+    pub fn version(&self, node: NodeNo) -> Option<u64> {
+        self.last.get(node.0 as usize).copied().flatten()
     }
 
     pub fn take_ranked(&mut self, wanted: &Wanted<'_>) -> Box<Ranked> {
@@ -190,7 +190,7 @@ impl Changes {
         if usable {
             let unseen = (ranked.seen - self.since) as usize;
             for (node, number) in self.log[unseen..].iter().zip(ranked.seen..) {
-                if self.last[node.0 as usize] == number {
+                if self.last[node.0 as usize] == Some(number) {
                     let value = value(&nodes[node.0 as usize], scored, kinds, &mut ranked.kinds);
                     ranked.ranking.set(*node, value);
                 }

@@ -560,8 +560,8 @@ impl Fleet {
         self.touch(node);
     }
 
-    /// The number of the node's last change; grows.
-    pub fn version(&self, node: NodeNo) -> u64 {
+    /// The number of the node's last change, if it has changed; grows.
+    pub fn version(&self, node: NodeNo) -> Option<u64> {
         self.changes.version(node)
     }
 

@@ -20,7 +20,7 @@ pub struct Board {
 /// One node, as of a change of it.
 #[derive(Debug)]
 pub struct Seen {
-    version: u64,
+    version: Option<u64>,
     /// Free once those have gone that go already, but for what is promised to nominees.
     pub prospect: Amounts,
     /// Those that may be preempted: the lowest priority first, then the youngest.
@@ -64,7 +64,7 @@ impl Board {
 }
 
 impl Seen {
-    fn of(state: &Scheduler, no: NodeNo, version: u64) -> Self {
+    fn of(state: &Scheduler, no: NodeNo, version: Option<u64>) -> Self {
         let node = state.fleet.node(no);
         let mut prospect = [
             node.room.cpu_milli(),

@@ -14,6 +14,7 @@ mod named;
 mod properties;
 mod reclaim;
 mod trials;
+mod victims;
 mod what_if;
 
 use super::*;
