@@ -155,8 +155,8 @@ impl Scheduler {
     }
 }
 
-/// Clears nodes for those who wait and may have others go, the highest priority first. Tells what each queue is due, if it
-/// had to know. Whether it was put off.
+/// Clears nodes for waiting pending groups that may preempt, the highest priority first, and sets `due` to the fair shares if
+/// it computed them. Returns whether something is left for the next frame, which continues where this one stopped.
 pub(super) fn decide(
     state: &mut Scheduler,
     due: &mut Option<Vec<Share>>,
@@ -241,9 +241,7 @@ pub(super) fn decide(
         *due = Some(shares.into_due());
         draft.spend(may_spend - budget.0);
     }
-    if !sweep.is_over() {
-        state.pace.preempt_at(draft.now);
-    }
+    let left = !sweep.is_over();
     let anybody_waits = state.waiting.queues().pending_groups().next().is_some();
     if state.settings.policy().half_life_ms > 0
         && state.settings.policy().fair_share_preemption
@@ -254,7 +252,7 @@ pub(super) fn decide(
         state.pace.preempt_at(Millis(next));
     }
     state.waiting.put_sweep(sweep);
-    false
+    left
 }
 
 /// Nodes for the head of the pending group, and who has to go from them.

@@ -365,13 +365,14 @@ impl World {
         events
     }
 
-    /// Decides until nothing moves; agents stop what they are told to. All events of it.
+    /// Decides until a round changes nothing and none is due; agents stop runs at once. Returns all events.
     pub fn settle(&mut self) -> Vec<Event> {
         let mut all = Vec::new();
         for _ in 0..1000 {
             let events = self.decide();
             let stopping = super::what_if::told_to_stop(&self.state);
-            let quiet = events.is_empty() && stopping.is_empty();
+            let due = self.state.wake_at().is_some_and(|at| at <= self.now);
+            let quiet = events.is_empty() && stopping.is_empty() && !due;
             all.extend(events);
             if quiet {
                 return all;

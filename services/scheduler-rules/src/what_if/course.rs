@@ -106,7 +106,7 @@ impl Course {
         self.state.observe_event(&at, event)
     }
 
-    /// Decides until nothing moves; what is told to stop has stopped by the next round.
+    /// Decides until a round changes nothing and none is due. Stopping runs end before the next round.
     pub fn settle(&mut self) -> Result<(), WhatIfError> {
         for _ in 0..ROUNDS_MAX {
             let mut draft = Draft::new(self.now, self.next_own);
@@ -119,7 +119,8 @@ impl Course {
                 self.note(event);
             }
             let stopping = told_to_stop(&self.state);
-            if draft.is_empty() && stopping.is_empty() {
+            let due = self.state.wake_at().is_some_and(|at| at <= self.now);
+            if draft.is_empty() && stopping.is_empty() && !due {
                 return Ok(());
             }
             for (allocation, node) in stopping {
