@@ -3,7 +3,8 @@
 use super::super::{
     Scheduler,
     class::{Amounts, add},
-    fleet::NodeNo,
+    fleet::{Node, NodeNo},
+    gang::GangNo,
     queues::QueueNo,
     work,
 };
@@ -25,6 +26,8 @@ pub struct Seen {
     pub prospect: Amounts,
     /// Those that may be preempted: the lowest priority first, then the youngest.
     pub may_go: Vec<Entry>,
+    /// Some entries of `may_go` are members of gangs.
+    pub any_gang: bool,
     /// Somebody goes already.
     pub clears: bool,
 }
@@ -35,6 +38,8 @@ pub struct Entry {
     pub placed: Millis,
     pub no: AllocationNo,
     pub queue: QueueNo,
+    /// Gang that is preempted as a whole.
+    pub gang: Option<GangNo>,
     pub amounts: Amounts,
 }
 
@@ -66,11 +71,7 @@ impl Board {
 impl Seen {
     fn of(state: &Scheduler, no: NodeNo, version: Option<u64>) -> Self {
         let node = state.fleet.node(no);
-        let mut prospect = [
-            node.room.cpu_milli(),
-            node.room.memory_bytes(),
-            node.room.gpu_milli_total(),
-        ];
+        let mut prospect = free(node);
         let mut may_go = Vec::new();
         let mut clears = false;
         for (no, live) in node
@@ -91,6 +92,7 @@ impl Seen {
                     placed: binding.placed,
                     no: *no,
                     queue: live.queue,
+                    gang: live.gang,
                     amounts,
                 });
             }
@@ -115,8 +117,18 @@ impl Seen {
         Self {
             version,
             prospect,
+            any_gang: may_go.iter().any(|entry| entry.gang.is_some()),
             may_go,
             clears,
         }
     }
+}
+
+/// Returns the free amounts of a node.
+pub fn free(node: &Node) -> Amounts {
+    [
+        node.room.cpu_milli(),
+        node.room.memory_bytes(),
+        node.room.gpu_milli_total(),
+    ]
 }

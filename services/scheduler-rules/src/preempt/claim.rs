@@ -211,7 +211,7 @@ impl Scheduler {
         if claimant.rights.by_priority && priority < claimant.live.priority {
             return Some(PreemptionCause::Priority);
         }
-        for fellow in fellows() {
+        for fellow in fellows().filter(|fellow| fellow.queue == live.queue) {
             add(&mut less, &self.allocations.amounts(fellow));
         }
         let after = self.held_share(live.queue, &less);

@@ -15,10 +15,12 @@
 
 mod board;
 mod claim;
+mod comers;
 mod minding;
 mod nominees;
 mod plan;
 mod rate;
+mod units;
 
 pub use board::Board;
 pub use nominees::decide as decide_nominated;
@@ -286,7 +288,7 @@ fn try_pending_group(
     }
     let min = scheduling_key.min as usize;
     state.largest_first(&mut members);
-    let mut planner = Planner::new(state, claimant, shares, board, budget);
+    let mut planner = Planner::new(state, (claimant, members.len() == 1), shares, board, budget);
     let mut plan = Plan::default();
     let mut full = BTreeSet::new();
     for no in &members {
@@ -298,8 +300,12 @@ fn try_pending_group(
     }
     let spared = planner.claimant.spared.get();
     if plan.places.is_empty() || plan.places.len() < min {
-        // Others may take from this one's queue what it may not take itself, if that is above its due.
-        if !shares.is_above(queue) && !spared {
+        // Other claimants may preempt in this claimant's queue, if that is above its due, and in its gang; it may not.
+        let gang_runs = members.iter().any(|no| {
+            let gang = state.allocations.get(no).and_then(|live| live.gang);
+            gang.is_some_and(|gang| state.waiting.gangs().runs(gang))
+        });
+        if !shares.is_above(queue) && !gang_runs && !spared {
             sweep.fails(scheduling_key_no, weakest);
         }
         if spared {

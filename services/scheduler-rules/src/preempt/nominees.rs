@@ -6,7 +6,7 @@ use super::{
         allocation::Phase,
         aside::Aside,
         class::Class,
-        fleet::{Moves, Node, NodeNo, Others, keeps_off},
+        fleet::{Moves, NodeNo, Others, Spot, keeps_off},
         place::{Place, Trial},
     },
     plan::Plan,
@@ -18,6 +18,9 @@ use vocab::{
     AllocationNo, WaitingReason,
     sabotage::{self, Bug},
 };
+
+/// Nominees that find room on their node, with their places there.
+type Arrivals = BTreeMap<AllocationNo, Spot>;
 
 /// How those of one unit stand.
 enum Verdict {
@@ -114,23 +117,79 @@ impl Scheduler {
                 .nominations(members)
                 .iter()
                 .all(|(_, node, _)| self.fleet.node(*node).ready);
-        if self.will_be_there(members, aside).is_none() && !trusted {
+        let nodes = self.nominations(members).into_iter();
+        let nodes: BTreeSet<_> = nodes.map(|(_, node, _)| node).collect();
+        let arrivals = nodes.into_iter().map(|node| (node, self.arrivals(node)));
+        let arrivals = arrivals.collect();
+        let Some(spots) = self
+            .will_be_there(members, aside, &arrivals)
+            .or(trusted.then(BTreeMap::new))
+        else {
             return Verdict::Never;
-        }
+        };
+        let kept_for = self.kept_for(members, &arrivals);
         let mut trial = Trial::default();
         for no in members {
-            let place = self.may_be_there(*no, members);
+            let spot = spots.get(no);
+            let place = self.may_be_there(*no, members, spot);
             if place.is_none_or(|place| !self.take(place, &mut trial)) {
                 break;
             }
         }
         let places = trial.places.clone();
+        let all = places.len() == members.len() && self.still_come(&kept_for);
         self.undo(&mut trial, 0);
-        if places.len() == members.len() {
+        if all {
             Verdict::Places(places)
         } else {
             Verdict::Waits
         }
+    }
+
+    /// Returns, for each node of the unit, the other nominees that must still fit once the unit is placed: those that were
+    /// nominated before it and those of a higher priority, as far as they fit now.
+    fn kept_for(
+        &self,
+        members: &[AllocationNo],
+        arrivals: &BTreeMap<NodeNo, Arrivals>,
+    ) -> BTreeMap<NodeNo, BTreeSet<AllocationNo>> {
+        let priority = |no: &AllocationNo| self.allocations.get(no).map(|live| live.priority);
+        let of_unit = |no: &&AllocationNo| members.contains(no);
+        let kept_for = arrivals.iter().map(|(node, arrivals)| {
+            let nominees = &self.fleet.node(*node).nominees;
+            let before = nominees.iter().rposition(|no| of_unit(&no)).unwrap_or(0);
+            let highest = nominees.iter().filter(of_unit).map(priority).max();
+            let others = nominees.iter().enumerate().filter(|(at, no)| {
+                let kept = *at < before || Some(priority(no)) > highest;
+                kept && !of_unit(no) && arrivals.contains_key(no)
+            });
+            (*node, others.map(|(_, no)| *no).collect())
+        });
+        kept_for.collect()
+    }
+
+    /// Returns whether all of these nominees fit on their nodes.
+    fn still_come(&self, kept_for: &BTreeMap<NodeNo, BTreeSet<AllocationNo>>) -> bool {
+        kept_for.iter().all(|(node, others)| {
+            let come = || self.arrivals(*node);
+            others.is_empty() || others.is_subset(&come().into_keys().collect())
+        })
+    }
+
+    /// Returns the places of the node's nominees once all stopping allocations have left, in the order of nomination. Nominees
+    /// that find no room are left out.
+    fn arrivals(&self, no: NodeNo) -> Arrivals {
+        let mut node = self.left_by_then(no, &Plan::default());
+        let mut arrivals = BTreeMap::new();
+        for nominee in &self.fleet.node(no).nominees {
+            // Members of the unit may be placed on trial.
+            if !node.holds.contains(nominee)
+                && let Some(spot) = self.come(&mut node, no, *nominee)
+            {
+                arrivals.insert(*nominee, spot);
+            }
+        }
+        arrivals
     }
 
     pub(super) fn nominations(
@@ -147,10 +206,15 @@ impl Scheduler {
         members.iter().filter_map(nomination).collect()
     }
 
-    /// Whether all of the unit may be on their nodes, once those have gone who are told to.
-    fn will_be_there(&self, members: &[AllocationNo], aside: &Aside) -> Option<()> {
+    /// Returns the places of the unit once all stopping allocations have left; none if a member may not come to its node.
+    fn will_be_there(
+        &self,
+        members: &[AllocationNo],
+        aside: &Aside,
+        arrivals: &BTreeMap<NodeNo, Arrivals>,
+    ) -> Option<Arrivals> {
         let nominations = self.nominations(members);
-        let mut nodes: BTreeMap<NodeNo, Node> = BTreeMap::new();
+        let mut spots = BTreeMap::new();
         for (at, (no, node, class)) in nominations.iter().enumerate() {
             let live = self.allocations.get(no)?;
             let there = self.fleet.node(*node);
@@ -170,15 +234,9 @@ impl Scheduler {
                     return None;
                 }
             }
-            let prospect = match nodes.remove(node) {
-                Some(prospect) => Some(prospect),
-                None => self.prospect(*node, &Plan::default(), members),
-            };
-            let mut prospect = prospect?;
-            self.come(&mut prospect, *node, *no)?;
-            nodes.insert(*node, prospect);
+            spots.insert(*no, arrivals.get(node)?.get(no)?.clone());
         }
-        (nominations.len() == members.len()).then_some(())
+        (nominations.len() == members.len()).then_some(spots)
     }
 
     /// What will have changed for one of a unit by the time that it comes: who goes has gone, and those of the unit come one
@@ -197,8 +255,14 @@ impl Scheduler {
         }
     }
 
-    /// The place of a nominee as things stand now, beside those of its unit that are taken on trial.
-    fn may_be_there(&self, no: AllocationNo, members: &[AllocationNo]) -> Option<Place> {
+    /// Returns the place of a nominee as the node is now, with members of its unit placed on trial: the planned spot if that is
+    /// free, otherwise the policy's choice.
+    fn may_be_there(
+        &self,
+        no: AllocationNo,
+        members: &[AllocationNo],
+        spot: Option<&Spot>,
+    ) -> Option<Place> {
         let nominations = self.nominations(members);
         let (_, node, class) = nominations.iter().find(|(of, _, _)| *of == no)?;
         if class.looks_at_others() {
@@ -216,8 +280,18 @@ impl Scheduler {
         if !there.open() {
             return None;
         }
-        there.check(self.fleet.capacity(*node), class).ok()?;
-        self.place_on(no, *node)
+        let capacity = self.fleet.capacity(*node);
+        there.check(capacity, class).ok()?;
+        let place = self.place_on(no, *node)?;
+        let free = |spot: &&Spot| {
+            let mut there = there.clone();
+            there.take(capacity, (no, class), spot.parts()).is_ok()
+        };
+        let spot = spot.filter(|spot| **spot != place.spot).filter(free);
+        Some(Place {
+            spot: spot.cloned().unwrap_or(place.spot),
+            ..place
+        })
     }
 
     /// Places for all of the unit without anybody having to go, where there was none when they were nominated. One who does

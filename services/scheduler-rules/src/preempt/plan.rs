@@ -3,20 +3,23 @@
 use super::{
     super::{
         Scheduler,
-        class::{Amounts, Class, ClassNo, add},
+        class::{Amounts, Class, ClassNo, add, subtract},
         fleet::{Moves, Node, NodeNo, Others, Spot, keeps_off},
+        gang::GangNo,
         queues::QueueNo,
         sweep::Strength,
         work,
     },
-    board::{Board, Seen},
+    board::{Board, free},
     claim::{Claimant, Shares},
+    comers::Comers,
+    units::{Badness, Gangs, Least, glance},
 };
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, BinaryHeap},
 };
-use vocab::{AllocationNo, Millis, PreemptionCause};
+use vocab::{AllocationNo, Millis, PlacementPolicy, PreemptionCause};
 
 /// What has been planned for one unit so far.
 #[derive(Debug, Default)]
@@ -29,16 +32,14 @@ pub struct Plan {
     pub less: BTreeMap<QueueNo, Amounts>,
 }
 
-/// How bad a choice is: the highest priority that goes, how many go, and the oldest of them (younger is better).
-type Badness = (Option<i32>, usize, Reverse<Millis>);
-
-/// A node at a glance: how bad it is at least as far as priority goes, about how many have to go, and its precedence.
-type Glance = Reverse<(Option<i32>, usize, Reverse<u32>, NodeNo)>;
+/// A node at a glance: the least that must be preempted there, and the node's precedence.
+type Glance = Reverse<(Least, Reverse<u32>, NodeNo)>;
 
 /// Of the nodes that look good, so many are looked at closely, and the best of them is taken.
 const LOOKS: usize = 16;
-/// While none of them will do, others are looked at, up to so many.
+/// Maximum number of nodes examined while none of them fits, or while the next one might need lower priorities only.
 const LOOKS_MAX: usize = 256;
+
 /// What is left for planning in a frame, in units of work.
 #[derive(Debug)]
 pub struct Budget(pub usize);
@@ -62,12 +63,17 @@ pub struct Planner<'a> {
     pub budget: &'a mut Budget,
     /// The nodes that look good for members of this class and strength, for the next of them.
     glances: Option<((ClassNo, Strength), BinaryHeap<Glance>)>,
+    gangs: Gangs,
+    /// The claimant is a single allocation.
+    alone: bool,
+    /// Nodes of the last member and of its victims. They may be better for the next member than their glance.
+    changed: Vec<NodeNo>,
 }
 
 impl<'a> Planner<'a> {
     pub fn new(
         state: &'a Scheduler,
-        claimant: Claimant<'a>,
+        (claimant, alone): (Claimant<'a>, bool),
         shares: &'a Shares,
         board: &'a mut Board,
         budget: &'a mut Budget,
@@ -79,6 +85,9 @@ impl<'a> Planner<'a> {
             board,
             budget,
             glances: None,
+            gangs: Gangs::default(),
+            alone,
+            changed: Vec::new(),
         }
     }
 
@@ -92,32 +101,53 @@ impl<'a> Planner<'a> {
         self.claimant.stands_for(state, no, self.shares);
         let alike = (class_no, self.claimant.strength());
         let mut glances = match self.glances.take() {
-            Some((of, glances)) if of == alike && !self.hangs_on_others(no, class) => glances,
+            Some((of, mut glances)) if of == alike && !self.hangs_on_others(no, class) => {
+                let changed = self
+                    .changed
+                    .drain(..)
+                    .filter(|node| state.takes(*node, class));
+                glances.extend(changed.map(|node| state.needs_nothing(node)));
+                glances
+            }
             _ => self.glance_at_all((no, class), plan),
         };
-        let mut found: Vec<(Badness, Reverse<u32>, NodeNo, Victims)> = Vec::new();
+        let mut found: Option<(Badness, Reverse<u32>, NodeNo, Victims)> = None;
         let mut passed = Vec::new();
-        for looked in 0..LOOKS_MAX {
-            if looked >= LOOKS && !found.is_empty() {
+        let mut looked_at = BTreeSet::new();
+        while looked_at.len() < LOOKS_MAX
+            && let Some(glance) = glances.pop()
+        {
+            let Reverse(((least, _), precedence, node)) = glance;
+            let good = found.as_ref().map(|((priority, ..), ..)| *priority);
+            if looked_at.len() >= LOOKS && good.is_some_and(|priority| priority <= least) {
+                glances.push(glance);
                 break;
             }
-            let Some(glance) = glances.pop() else {
-                break;
-            };
-            let Reverse((_, _, precedence, node)) = glance;
+            if !looked_at.insert(node) {
+                continue;
+            }
             self.budget.spend(work::LOOK);
             if let Some(victims) = self.victims_on(node, (no, class), plan) {
-                found.push((state.badness(&victims), precedence, node, victims));
-                passed.push(glance);
+                let badness = state.badness(victims.iter().map(|(no, _)| *no));
+                // The next member sees the victims that this look has found.
+                let (priority, members, _) = badness;
+                passed.push(Reverse(((priority, members), precedence, node)));
+                let choice = (badness, precedence, node, victims);
+                found = Some(match found.take() {
+                    Some(other) => other.min(choice),
+                    None => choice,
+                });
             }
         }
         glances.extend(passed);
         self.glances = Some((alike, glances));
-        let Some((_, _, node, victims)) = found.into_iter().min() else {
+        let Some((_, _, node, victims)) = found else {
             return false;
         };
+        self.changed.push(node);
         for (victim, cause) in victims {
-            state.let_go(victim, (cause, no), plan);
+            let left = state.let_go(victim, (cause, no), plan);
+            self.changed.extend(left);
         }
         plan.places.push((no, node));
         true
@@ -137,7 +167,9 @@ impl<'a> Planner<'a> {
         let minding = state.minding_by_then((allocation, class), plan, &[]);
         let mut kinds: Vec<Option<bool>> = Vec::new();
         let others = state.others_by_then(class, plan, &[]);
+        let changed = state.changed_by(plan);
         let mut glances = Vec::new();
+        self.changed.clear();
         self.budget
             .spend(state.fleet.nodes().len() / work::WALKED_FOR_ONE);
         for (node, no) in state.fleet.nodes().iter().zip(0..) {
@@ -156,19 +188,21 @@ impl<'a> Planner<'a> {
             {
                 continue;
             }
-            let seen = self.board.look(state, no, self.budget);
+            if changed.contains(&no) {
+                glances.push(state.needs_nothing(no));
+                continue;
+            }
+            let seen = (state, self.board.look(state, no, self.budget));
             let by = (&self.claimant, self.shares);
-            let glance = glance(seen, by, &class.amounts());
-            glances.extend(
-                glance.map(|(priority, count)| {
-                    Reverse((priority, count, Reverse(node.precedence), no))
-                }),
-            );
+            let asks = (&class.amounts(), self.alone);
+            let least = glance(seen, by, asks, &mut self.gangs);
+            glances.extend(least.map(|least| Reverse((least, Reverse(node.precedence), no))));
         }
         glances.into()
     }
 
-    /// The fewest who must leave this node for the claimant, if that is possible at all.
+    /// Returns the victims on this node that make room for the claimant, one for each unit; none if there cannot be room. They
+    /// are of the lowest priorities, and each of them is in the way.
     fn victims_on(
         &self,
         no: NodeNo,
@@ -176,150 +210,211 @@ impl<'a> Planner<'a> {
         plan: &Plan,
     ) -> Option<Victims> {
         let state = self.state;
-        let capacity = state.fleet.capacity(no);
         let there = state.fleet.node(no);
-        let mut node = state.prospect(no, plan, &[])?;
-        if node.check(capacity, class).is_ok() {
-            // Where somebody is going already, there is room once he has gone. Where nobody is, there is no need to clear.
-            let goes = |no: &AllocationNo| {
-                let binding = state.allocations.get(no).and_then(|live| live.binding());
-                binding.is_some_and(|binding| binding.stop.is_some())
-                    || plan.victims.contains_key(no)
-            };
+        let comers = Comers::new(state, no, class, plan);
+        let left = state.left_by_then(no, plan);
+        if comers.fit(&left) {
+            // A stopping allocation makes room without any victim. Otherwise a single allocation would have been placed there,
+            // and a member of a gang waits for the other members.
             let coming = plan.places.iter().any(|(_, at)| *at == no);
-            let waits = coming || there.holds.iter().any(goes);
+            let waits = !self.alone || coming || left.holds.len() < there.holds.len();
             return waits.then(Vec::new);
         }
-        let mut may_go: Vec<_> = there
-            .holds
-            .iter()
-            .filter_map(|held| {
-                let live = state.allocations.get(held)?;
-                state.may_go(*held, &self.claimant, self.shares, plan)?;
-                Some((
-                    live.priority,
-                    Reverse(live.binding()?.placed),
-                    Reverse(*held),
-                ))
-            })
-            .collect();
-        may_go.sort_unstable();
-        let mut gone = Vec::new();
+        let mut may_go = self.may_go_from(&left, plan);
+        may_go.sort_by_key(|(order, _)| *order);
+        let mut gone: Vec<Gone> = Vec::new();
         let mut so_far = Plan {
             victims: plan.victims.clone(),
             places: Vec::new(),
             less: plan.less.clone(),
         };
-        for (_, _, Reverse(victim)) in may_go {
-            if node.check(capacity, class).is_ok() {
-                break;
-            }
-            // Those who went before may have brought its queue down to its fair share.
-            let cause = state.may_go(victim, &self.claimant, self.shares, &so_far);
-            let Some(cause) = cause else {
+        let mut node = left.clone();
+        let mut enough = false;
+        for (_, members) in may_go {
+            // Earlier victims may have brought the queue down to its fair share.
+            let may_go = |no: AllocationNo| {
+                let cause = state.may_go(no, &self.claimant, self.shares, &so_far);
+                cause.map(|cause| (no, cause))
+            };
+            let Some((victim, cause)) = state.one_of_each_queue(&members).find_map(may_go) else {
                 continue;
             };
-            let live = state.allocations.get(&victim)?;
-            let held_class = state.allocations.class(live.class);
-            node.give_back(capacity, (victim, held_class), &live.binding()?.taken);
+            state.give_back_all(&mut node, (no, &members));
             state.let_go(victim, (cause, allocation), &mut so_far);
-            gone.push((victim, cause));
-        }
-        if node.check(capacity, class).is_err() {
-            return None;
-        }
-        // Whoever turns out not to be in the way stays, the most valuable first.
-        let mut needed = Vec::new();
-        for (victim, cause) in gone.into_iter().rev() {
-            let live = state.allocations.get(&victim)?;
-            let mut with = node.clone();
-            let binding = live.binding()?;
-            let held_class = state.allocations.class(live.class);
-            let spot = Spot::of(&binding.taken);
-            let stays = with
-                .take(capacity, (victim, held_class), spot.parts())
-                .is_ok()
-                && with.check(capacity, class).is_ok();
-            if stays {
-                node = with;
-            } else {
-                needed.push((victim, cause));
+            gone.push((victim, cause, members));
+            enough = comers.fit(&node);
+            if enough {
+                break;
             }
         }
+        if !enough {
+            return None;
+        }
+        self.spare(&mut gone, &left, (no, &comers));
+        let needed: Vec<_> = gone
+            .into_iter()
+            .map(|(victim, cause, _)| (victim, cause))
+            .collect();
         // Without those who go the rules about others may say something else.
         let others = state.others_by_then(class, plan, &needed);
         let kept_off = others.iter().any(|others| others.keep_off(no).is_some());
         let minding = state.minding_by_then((allocation, class), plan, &needed);
         (!kept_off && minding.let_it_come_to(no)).then_some(needed)
     }
+
+    /// Spares units that are not in the way, the most valuable first. The last one is needed.
+    fn spare(&self, gone: &mut Vec<Gone>, left: &Node, (no, comers): (NodeNo, &Comers<'_>)) {
+        let state = self.state;
+        let held = |(_, _, members): &Gone| {
+            let mut held = Amounts::default();
+            for live in members.iter().filter_map(|no| state.allocations.get(no)) {
+                add(&mut held, &state.allocations.amounts(live));
+            }
+            held
+        };
+        let mut most = free(left);
+        for unit in gone.iter() {
+            add(&mut most, &held(unit));
+        }
+        for at in (0..gone.len().saturating_sub(1)).rev() {
+            let mut without = most;
+            subtract(&mut without, &held(&gone[at]));
+            if !comers.might_fit(&without) {
+                continue;
+            }
+            let mut node = left.clone();
+            let others = gone.iter().enumerate().filter(|(other, _)| *other != at);
+            for (_, (_, _, members)) in others {
+                state.give_back_all(&mut node, (no, members));
+            }
+            if comers.fit(&node) {
+                gone.remove(at);
+                most = without;
+            }
+        }
+    }
+
+    /// Returns the units that may be preempted on a node, with their members there. They are ordered by the lowest priority, the
+    /// fewest members, and the youngest.
+    fn may_go_from(&self, node: &Node, plan: &Plan) -> Vec<(Order, Vec<AllocationNo>)> {
+        let state = self.state;
+        let mut parts: Vec<Vec<AllocationNo>> = Vec::new();
+        let mut gangs: BTreeMap<GangNo, usize> = BTreeMap::new();
+        for held in &node.holds {
+            let gang = state.allocations.get(held).and_then(|live| live.gang);
+            match gang.and_then(|gang| gangs.get(&gang)) {
+                Some(at) => parts[*at].push(*held),
+                None => {
+                    gangs.extend(gang.map(|gang| (gang, parts.len())));
+                    parts.push(vec![*held]);
+                }
+            }
+        }
+        let may_go = |no: AllocationNo| {
+            let cause = state.may_go(no, &self.claimant, self.shares, plan);
+            cause.is_some()
+        };
+        let units = parts.into_iter().filter_map(|members| {
+            let first = *members.first()?;
+            let unit = state.one_of_each_queue(&members).any(may_go);
+            let unit = unit.then(|| state.unit_of(first)).flatten()?;
+            let order = (
+                unit.priority,
+                unit.members,
+                Reverse(unit.oldest),
+                Reverse(first),
+            );
+            Some((order, members))
+        });
+        units.collect()
+    }
 }
+
+/// Order in which units are preempted on a node.
+type Order = (i32, usize, Reverse<Millis>, Reverse<AllocationNo>);
+
+/// A victim, the cause, and all members of its unit on the node.
+type Gone = (AllocationNo, PreemptionCause, Vec<AllocationNo>);
 
 /// Who has to go, and why.
 type Victims = Vec<(AllocationNo, PreemptionCause)>;
 
-/// The highest priority that has to go at least, and about how many; none if there cannot be room.
-fn glance(
-    seen: &Seen,
-    (claimant, shares): (&Claimant<'_>, &Shares),
-    asks: &Amounts,
-) -> Option<(Option<i32>, usize)> {
-    let mut room = seen.prospect;
-    let enough = |room: &Amounts| room.iter().zip(asks).all(|(room, asks)| room >= asks);
-    let mut highest = None;
-    let mut count = 0;
-    for entry in &seen.may_go {
-        if highest.is_some() && enough(&room) {
-            break;
-        }
-        if entry.priority > claimant.live.priority {
-            break;
-        }
-        if !claimant.might_take(entry, shares) {
-            continue;
-        }
-        if !claimant.spares(entry.placed) {
-            add(&mut room, &entry.amounts);
-            highest = Some(entry.priority);
-            count += 1;
-        }
-    }
-    // Where somebody is going already, nobody else may have to.
-    if enough(&seen.prospect) && seen.clears {
-        return Some((None, 0));
-    }
-    (enough(&room) && highest.is_some()).then_some((highest, count))
-}
-
 impl Scheduler {
-    /// The node as it will be once those who are going have gone and those it is promised to have come, but for some.
-    pub(super) fn prospect(
-        &self,
-        no: NodeNo,
-        plan: &Plan,
-        without: &[AllocationNo],
-    ) -> Option<Node> {
+    /// Returns whether the node is open to the class, rules about others aside.
+    fn takes(&self, no: NodeNo, class: &Class) -> bool {
+        let node = self.fleet.node(no);
+        node.open() && !*node.aside && keeps_off(self.fleet.kind(node.kind), class).is_none()
+    }
+
+    /// Returns a glance that comes first: there may be room without further victims.
+    fn needs_nothing(&self, no: NodeNo) -> Glance {
+        Reverse(((None, 0), Reverse(self.fleet.node(no).precedence), no))
+    }
+
+    /// Returns the first of these members in each queue: what one of them may be preempted for holds for all of its queue.
+    fn one_of_each_queue<'a>(
+        &'a self,
+        members: &'a [AllocationNo],
+    ) -> impl Iterator<Item = AllocationNo> + 'a {
+        let mut queues = Vec::new();
+        members.iter().copied().filter(move |no| {
+            let queue = self.allocations.get(no).map(|live| live.queue);
+            let new = !queues.contains(&queue);
+            if new {
+                queues.push(queue);
+            }
+            new
+        })
+    }
+
+    /// Gives back on a copy of the node what these allocations hold there.
+    fn give_back_all(&self, node: &mut Node, (no, held): (NodeNo, &[AllocationNo])) {
         let capacity = self.fleet.capacity(no);
-        let there = self.fleet.node(no);
-        let mut node = there.clone();
-        for held in &there.holds {
-            let live = self.allocations.get(held)?;
-            let binding = live.binding()?;
-            if binding.stop.is_some() || plan.victims.contains_key(held) {
+        for no in held {
+            if let Some(live) = self.allocations.get(no)
+                && let Some(binding) = live.binding()
+            {
                 let class = self.allocations.class(live.class);
-                node.give_back(capacity, (*held, class), &binding.taken);
+                node.give_back(capacity, (*no, class), &binding.taken);
             }
         }
-        let planned = plan.places.iter().filter(|(_, at)| *at == no);
-        let planned = planned.map(|(coming, _)| coming);
-        let nominees = there.nominees.iter().filter(|no| !without.contains(no));
-        for coming in nominees.chain(planned) {
-            self.come(&mut node, no, *coming)?;
-        }
-        Some(node)
     }
 
-    /// Takes on the node what the allocation will.
-    pub(super) fn come(&self, node: &mut Node, no: NodeNo, coming: AllocationNo) -> Option<()> {
+    /// Returns the nodes of the plan's victims and places.
+    fn changed_by(&self, plan: &Plan) -> BTreeSet<NodeNo> {
+        let of_victim = |no: &AllocationNo| Some(self.allocations.get(no)?.binding()?.node);
+        let left = plan.victims.keys().filter_map(of_victim);
+        left.chain(plan.places.iter().map(|(_, node)| *node))
+            .collect()
+    }
+
+    /// Returns the node without stopping allocations and without the plan's victims.
+    pub(super) fn left_by_then(&self, no: NodeNo, plan: &Plan) -> Node {
+        let there = self.fleet.node(no);
+        let mut node = there.clone();
+        let goes = |held: &AllocationNo| {
+            let binding = self.allocations.get(held).and_then(|live| live.binding());
+            let stops = binding.is_some_and(|binding| binding.stop.is_some());
+            stops || plan.victims.contains_key(held)
+        };
+        let gone: Vec<_> = there.holds.iter().copied().filter(goes).collect();
+        self.give_back_all(&mut node, (no, &gone));
+        node
+    }
+
+    /// Returns whether the class fits on the node in this condition.
+    pub(super) fn has_spot(&self, node: &Node, no: NodeNo, class: &Class) -> bool {
+        let capacity = self.fleet.capacity(no);
+        // Without zones, free amounts suffice.
+        let spot = || {
+            self.fleet
+                .spot(node, capacity, class, PlacementPolicy::Default)
+        };
+        node.check(capacity, class).is_ok() && (capacity.topology.is_none() || spot().is_some())
+    }
+
+    /// Places the allocation on a copy of the node and returns the spot.
+    pub(super) fn come(&self, node: &mut Node, no: NodeNo, coming: AllocationNo) -> Option<Spot> {
         let capacity = self.fleet.capacity(no);
         let live = self.allocations.get(&coming)?;
         let class = self.allocations.class(live.class);
@@ -327,7 +422,7 @@ impl Scheduler {
         let policy = self.placement_policy(live);
         let spot = self.fleet.spot(node, capacity, class, policy)?;
         node.take(capacity, (coming, class), spot.parts()).ok()?;
-        Some(())
+        Some(spot)
     }
 
     /// Where the others are that the class's rules speak of, once all who go have gone and all who come have come; none if
@@ -417,19 +512,22 @@ impl Scheduler {
         going.collect()
     }
 
+    /// Adds the victim and its gang to the plan, and returns their nodes.
     fn let_go(
         &self,
         victim: AllocationNo,
         (cause, by): (PreemptionCause, AllocationNo),
         plan: &mut Plan,
-    ) {
+    ) -> BTreeSet<NodeNo> {
+        let mut left = BTreeSet::new();
         for fellow in self.fellows(victim) {
             let Some(live) = self.allocations.get(&fellow) else {
                 continue;
             };
-            if live.binding().is_some_and(|binding| binding.stop.is_some()) {
+            let Some(binding) = live.binding().filter(|binding| binding.stop.is_none()) else {
                 continue;
-            }
+            };
+            left.insert(binding.node);
             let cause = if fellow == victim {
                 cause
             } else {
@@ -442,19 +540,6 @@ impl Scheduler {
                 );
             }
         }
-    }
-
-    fn badness(&self, victims: &[(AllocationNo, PreemptionCause)]) -> Badness {
-        let all: BTreeSet<_> = victims
-            .iter()
-            .flat_map(|(no, _)| self.fellows(*no))
-            .collect();
-        let lives = || all.iter().filter_map(|no| self.allocations.get(no));
-        let placed = lives().filter_map(|live| live.binding().map(|binding| binding.placed));
-        (
-            lives().map(|live| live.priority).max(),
-            all.len(),
-            Reverse(placed.min().unwrap_or(Millis(i64::MAX))),
-        )
+        left
     }
 }

@@ -115,6 +115,34 @@ pub fn capacity(cores: u64, gib: u64, gpus: u16) -> NodeCapacity {
     }
 }
 
+/// A node with two zones of 4 cores and 1 GPU each.
+pub fn two_zones() -> NodeCapacity {
+    let zone = |gpus| vocab::Zone {
+        cpu_milli: 4000,
+        memory_bytes: 32 * GIB,
+        gpus,
+    };
+    NodeCapacity {
+        topology: Some(Box::new(vocab::Topology {
+            zones: vec![zone(0b01), zone(0b10)],
+            distances: vec![10, 20, 20, 10],
+            links: Vec::new(),
+        })),
+        ..capacity(8, 64, 2)
+    }
+}
+
+pub fn in_one_zone(spec: AllocationSpec) -> AllocationSpec {
+    let numa = vocab::NumaPolicy::Single;
+    ruled(
+        spec,
+        PlacementRules {
+            numa,
+            ..PlacementRules::default()
+        },
+    )
+}
+
 pub fn labelled(capacity: NodeCapacity, labels: &[(&str, &str)]) -> NodeCapacity {
     let mut labels: Vec<_> = labels.iter().map(|(k, v)| (token(k), token(v))).collect();
     labels.sort();
