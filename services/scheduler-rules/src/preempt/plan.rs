@@ -336,7 +336,7 @@ type Order = (i32, usize, Reverse<Millis>, Reverse<AllocationNo>);
 /// A victim, the cause, and all members of its unit on the node.
 type Gone = (AllocationNo, PreemptionCause, Vec<AllocationNo>);
 
-/// Who has to go, and why.
+/// Victims, one for each unit, with the cause.
 type Victims = Vec<(AllocationNo, PreemptionCause)>;
 
 impl Scheduler {
@@ -351,7 +351,7 @@ impl Scheduler {
         Reverse(((None, 0), Reverse(self.fleet.node(no).precedence), no))
     }
 
-    /// Returns the first of these members in each queue: what one of them may be preempted for holds for all of its queue.
+    /// Returns the first of these members in each queue. Members of one queue are preempted for the same cause.
     fn one_of_each_queue<'a>(
         &'a self,
         members: &'a [AllocationNo],
