@@ -277,3 +277,24 @@ fn a_cordon_and_a_gang_are_seen_together() {
     ];
     check(&mut w, &[cordon, one, other], &expected);
 }
+
+#[test]
+fn a_sweep_that_does_not_fit_into_one_frame_is_finished() {
+    let mut w = World::new();
+    let nodes = 300;
+    for node in 0..nodes {
+        w.node(&format!("n{node}"), 1, two_zones());
+    }
+    w.submit("a", 2 * nodes, class(in_one_zone(job(3, 1)), 0));
+    w.settle();
+    w.submit("a", 2 * nodes, class(job(1, 1), 2));
+    w.settle();
+    // No zone can be cleared for these, but many nodes have to be examined.
+    for gib in 1..5 {
+        w.submit("b", 1, class(in_one_zone(job(4, gib)), 1));
+    }
+    w.settle();
+    let found = what_if::run(&w.state, w.now, &[request("b", class(job(1, 1), 1))]).unwrap();
+    let standing = &found.requested[0].standing;
+    assert!(matches!(standing, Standing::On(_)), "{standing:?}");
+}
