@@ -58,7 +58,7 @@ build: ## build the programs, optimised
 
 # The programs of a running stack. `loadtest` without its measures saves a fresh clone two large crates.
 build-run:
-	$(OFFLINE) $(SET_UP_AND) $(CARGO) build --release --locked --no-default-features $(addprefix -p ,$(RUN_PACKAGES)) --bins
+	$(OFFLINE) $(SET_UP_AND) $(CARGO) build --profile quick --locked --no-default-features $(addprefix -p ,$(RUN_PACKAGES)) --bins
 
 run: build-run ## start everything, replay WORKLOAD (default: the openb cluster), report, stop everything; then a crowded week of it
 	@$(STACK) run --workload '$(WORKLOAD)' --report target/run/report.json -- $(ARGS)

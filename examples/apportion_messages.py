@@ -1,6 +1,6 @@
 """The contract's messages and the way to the bus in plain Python: protobuf classes made from a descriptor file, without protoc.
 
-    target/release/apportion schema descriptors --out target/apportion.binpb
+    target/quick/apportion schema descriptors --out target/apportion.binpb
 """
 
 import ssl

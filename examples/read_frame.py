@@ -1,7 +1,7 @@
 """Prints a frame of the ledger: what its writer says of itself, then its events, each with its number, in protobuf's text
 format. Frames are believed: not everything that a reader has to refuse is refused here.
 
-    target/release/apportion schema descriptors --out target/apportion.binpb
+    target/quick/apportion schema descriptors --out target/apportion.binpb
     .local/venv/bin/python examples/read_frame.py FILE
 """
 

@@ -16,4 +16,4 @@ def run(program, *words):
 
 def built_by(program):
     """The target of the Makefile that builds a program."""
-    return "build" if program.parent.name == "release" else "build-debug"
+    return {"release": "build", "quick": "build-run"}.get(program.parent.name, "build-debug")

@@ -78,7 +78,7 @@ def parser():
         return sub
 
     def program_options(sub, profile):
-        sub.add_argument("--profile", choices=("release", "debug"), default=profile, help="cargo's profile")
+        sub.add_argument("--profile", choices=("quick", "release", "debug"), default=profile, help="cargo's profile")
         sub.add_argument("--bin-dir", type=Path, help="directory of the programs, if not <target>/<profile>")
 
     def tls_option(sub):
@@ -86,7 +86,7 @@ def parser():
                          help="servers accept TLS connections only, with certificates of the stack's authority")
 
     def stack_options(sub):
-        program_options(sub, "release")
+        program_options(sub, "quick")
         tls_option(sub)
         sub.add_argument("--cell", help=f"name of the cell (default: {CELL})")
         sub.add_argument("--state", type=Path, help="directory for data, logs and configuration")
@@ -140,7 +140,7 @@ def parser():
 
     secrets = command("compose-secrets", cmd_compose_secrets,
                       "make the passwords, keys and creds of docker-compose.yml that are missing")
-    program_options(secrets, "release")
+    program_options(secrets, "quick")
 
     servers = command("with-servers", cmd_with_servers, "run a command beside fresh servers: with-servers -- CMD...")
     servers.add_argument("--state", type=Path, help="directory for data, logs and configuration")

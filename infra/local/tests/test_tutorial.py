@@ -96,7 +96,7 @@ class Tutorial(unittest.TestCase):
         self.addCleanup(stack.close)
         # A checkout after `make up`.
         checkout, home = stack.root / "checkout", stack.root / "home"
-        for link, target in ((checkout / ".local" / "up", stack.state), (checkout / "target" / "release", PROGRAMS)):
+        for link, target in ((checkout / ".local" / "up", stack.state), (checkout / "target" / "quick", PROGRAMS)):
             link.parent.mkdir(parents=True)
             link.symlink_to(target)
         home.mkdir()
