@@ -180,17 +180,21 @@ pub fn age(ms: i64) -> String {
 }
 
 /// What a unit of memory has of bytes, by the names that Kubernetes gives them; those of 1,024 may have a B behind them.
-const MEMORY_UNITS: [(&str, i64); 15] = [
+const MEMORY_UNITS: [(&str, i64); 19] = [
+    ("EiB", 1 << 60),
     ("PiB", 1 << 50),
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
     ("MiB", 1 << 20),
     ("KiB", 1 << 10),
+    ("Ei", 1 << 60),
     ("Pi", 1 << 50),
     ("Ti", 1 << 40),
     ("Gi", 1 << 30),
     ("Mi", 1 << 20),
     ("Ki", 1 << 10),
+    ("E", 1_000_000_000_000_000_000),
+    ("P", 1_000_000_000_000_000),
     ("T", 1_000_000_000_000),
     ("G", 1_000_000_000),
     ("M", 1_000_000),

@@ -55,7 +55,7 @@ impl Which {
     /// One of the two is there, as the command line has it.
     async fn of(self, client: &Client) -> Result<Of, Failure> {
         Ok(match self.allocation_id {
-            Some(name) => Of::Allocation(names::allocation(client, &name).await?),
+            Some(name) => Of::Allocation(names::to_change(client, &name).await?),
             None => Of::JobSet(self.job_set.unwrap_or_default()),
         })
     }

@@ -130,6 +130,16 @@ pub fn ends_with(view: &AllocationView, until: Until) -> u8 {
     }
 }
 
+/// The exit code of a run's own command; none if a signal ended it, or it never ran.
+pub fn exit_code(exit: Option<RunExit>) -> Option<u32> {
+    exit.filter(|exit| exit.signal == 0).map(|exit| exit.code)
+}
+
+/// The signal that ended a run.
+pub fn signal(exit: Option<RunExit>) -> Option<u32> {
+    exit.map(|exit| exit.signal).filter(|signal| *signal != 0)
+}
+
 /// How it stands then. Where it stands meanwhile goes to standard error; it is never older than what this connection was told.
 /// Whoever waits for others, too, looks at so many at once as there are `turns`.
 pub async fn reached(
@@ -240,6 +250,22 @@ fn code(cause: EndCause, exit: Option<RunExit>) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_has_an_exit_code_or_a_signal_if_it_ran() {
+        let check = |exit: Option<(u32, u32)>, expected| {
+            let exit = exit.map(|(code, signal)| RunExit {
+                code,
+                signal,
+                ..RunExit::default()
+            });
+            assert_eq!((exit_code(exit), signal(exit)), expected);
+        };
+        check(None, (None, None));
+        check(Some((0, 0)), (Some(0), None));
+        check(Some((7, 0)), (Some(7), None));
+        check(Some((0, 15)), (None, Some(15)));
+    }
 
     #[test]
     fn the_exit_code_is_the_commands() {

@@ -1,8 +1,13 @@
 //! An allocation by its name, or by the beginning of its name or id.
 
-use crate::{Failure, list::State, sending::Left};
+use crate::{
+    Failure, amount,
+    list::{self, State},
+    print::note,
+    sending::Left,
+};
 use client::{AllocationStanding, AllocationView, AllocationsQuery, Client};
-use vocab::AllocationId;
+use vocab::{AllocationId, Millis};
 
 /// Candidates that are named.
 const CANDIDATES: usize = 5;
@@ -30,20 +35,38 @@ fn listed(candidates: &[String]) -> String {
     some
 }
 
+/// Which allocation a name means that several have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meant {
+    Newest,
+    /// The newest, if all of them are over. The command would change one that goes on.
+    NewestOfPast,
+}
+
 /// Of an id itself, it. A whole name goes before a beginning, also where what has it is over, so that a command means the same
-/// when it is given again; then what is not over goes before what is.
+/// when it is given again; then what is not over goes before what is. Of several with the same name the newest, and standard
+/// error says so.
 pub async fn allocation(client: &Client, text: &str) -> Result<String, Failure> {
+    found(client, text, Meant::Newest).await
+}
+
+/// The same for a command that changes the allocation: a name that several have which are not over is refused.
+pub async fn to_change(client: &Client, text: &str) -> Result<String, Failure> {
+    found(client, text, Meant::NewestOfPast).await
+}
+
+async fn found(client: &Client, text: &str, meant: Meant) -> Result<String, Failure> {
     if AllocationId::parse(text).is_some() {
         return Ok(text.to_owned());
     }
     let late = || Failure::unreachable(format!("{text}: nothing was found out in time"));
     let left = Left::of(client.deadline());
-    left.within(looked_up(client, text))
+    left.within(looked_up(client, text, meant))
         .await
         .ok_or_else(late)?
 }
 
-async fn looked_up(client: &Client, text: &str) -> Result<String, Failure> {
+async fn looked_up(client: &Client, text: &str, meant: Meant) -> Result<String, Failure> {
     let mut found = Vec::new();
     if !text.is_empty() {
         // What is over may be a long history, which a name of what is not over needs no look at.
@@ -58,16 +81,28 @@ async fn looked_up(client: &Client, text: &str) -> Result<String, Failure> {
             }
         }
     }
-    let meant = chosen(text, &found).map_err(Failure::refused)?;
-    meant.ok_or_else(|| Failure::refused(Unclear::Nothing(text.to_owned())))
+    let (one, of) = chosen(text, &found, meant)
+        .map_err(Failure::refused)?
+        .ok_or_else(|| Failure::refused(Unclear::Nothing(text.to_owned())))?;
+    if of > 1 {
+        note!(
+            "{text}: {}, the newest of {of} of this name",
+            candidate(one)
+        );
+    }
+    Ok(one.allocation_id.clone())
 }
 
 fn is_part_of_an_id(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-')
 }
 
-/// The one that is meant; none: there is none.
-fn chosen(text: &str, found: &[AllocationView]) -> Result<Option<String>, Unclear> {
+/// The one that is meant, and of how many with this name; none: there is none.
+fn chosen<'a>(
+    text: &str,
+    found: &'a [AllocationView],
+    which: Meant,
+) -> Result<Option<(&'a AllocationView, usize)>, Unclear> {
     let named = |one: &&AllocationView| one.name == text;
     let whole = found.iter().any(|one| named(&one));
     let meant = found.iter().filter(|one| !whole || named(one));
@@ -76,9 +111,11 @@ fn chosen(text: &str, found: &[AllocationView]) -> Result<Option<String>, Unclea
     // One whose name and id both begin so was found twice.
     meant.sort_by_key(|one| &one.allocation_id);
     meant.dedup_by_key(|one| &one.allocation_id);
-    match meant[..] {
-        [] => Ok(None),
-        [one] => Ok(Some(one.allocation_id.clone())),
+    let by_name = whole && (which == Meant::Newest || first > Some(0));
+    let newest = meant.iter().max_by_key(|one| one.requested_ms);
+    match (newest, meant.len()) {
+        (None, _) => Ok(None),
+        (Some(one), of) if of == 1 || by_name => Ok(Some((one, of))),
         _ => Err(Unclear::Several {
             text: text.to_owned(),
             candidates: meant.into_iter().map(candidate).collect(),
@@ -99,11 +136,13 @@ fn is_over(one: &AllocationView) -> bool {
     one.state() == AllocationStanding::Ended
 }
 
+/// As `ID (NAME, STATE, requested MOMENT)`.
 fn candidate(one: &AllocationView) -> String {
-    match &*one.name {
-        "" => one.allocation_id.clone(),
-        name => format!("{} ({name})", one.allocation_id),
-    }
+    let name = Some(&*one.name).filter(|name| !name.is_empty());
+    let at = format!("requested {}", amount::moment(Millis(one.requested_ms)));
+    let about = name.into_iter().map(str::to_owned);
+    let about: Vec<_> = about.chain([list::state(one), at]).collect();
+    format!("{} ({})", one.allocation_id, about.join(", "))
 }
 
 /// Those whose name begins so.
@@ -180,9 +219,15 @@ mod tests {
             ..AllocationView::default()
         };
         let check = |text: &str, found: &[AllocationView], expected: Result<Option<&str>, &str>| {
-            let chosen = chosen(text, found).map_err(|unclear| unclear.to_string());
+            let chosen = chosen(text, found, Meant::NewestOfPast);
+            let chosen = chosen.map(|one| one.map(|(one, _)| one.allocation_id.clone()));
             let expected = expected.map(|id| id.map(str::to_owned));
+            let chosen = chosen.map_err(|unclear| unclear.to_string());
             assert_eq!(chosen, expected.map_err(str::to_owned), "{text}");
+        };
+        let named = |found: &[AllocationView]| {
+            let names: Vec<_> = found.iter().map(candidate).collect();
+            names.join(", ")
         };
         let (train, train_2, plain) = (view("1a", "train"), view("2b", "train-2"), view("3c", ""));
         check("train", &[], Ok(None));
@@ -190,28 +235,16 @@ mod tests {
         check("train", &[train.clone(), train_2.clone()], Ok(Some("1a")));
         check("3", std::slice::from_ref(&plain), Ok(Some("3c")));
         let several = "more than one allocation begins so";
-        check(
-            "tra",
-            &[train.clone(), train_2],
-            Err(&format!(
-                "tra: {several}: 1a (train), 2b (train-2); write more of it, or the id"
-            )),
-        );
-        check(
-            "train",
-            &[train.clone(), view("4d", "train")],
-            Err(&format!(
-                "train: {several}: 1a (train), 4d (train); write more of it, or the id"
-            )),
-        );
+        let unclear = |text: &str, names: &str| {
+            format!("{text}: {several}: {names}; write more of it, or the id")
+        };
+        let both = [train.clone(), train_2];
+        check("tra", &both, Err(&unclear("tra", &named(&both))));
+        let both = [train.clone(), view("4d", "train")];
+        check("train", &both, Err(&unclear("train", &named(&both))));
         // Whose name begins so, and whose id.
-        check(
-            "3",
-            &[view("5e", "3d-render"), plain.clone()],
-            Err(&format!(
-                "3: {several}: 3c, 5e (3d-render); write more of it, or the id"
-            )),
-        );
+        let both = [plain.clone(), view("5e", "3d-render")];
+        check("3", &both, Err(&unclear("3", &named(&both))));
         check("3", &[plain.clone(), plain], Ok(Some("3c")));
         // What is over goes behind, but for a whole name.
         let denied = |id: &str, name: &str| AllocationView {
@@ -233,12 +266,45 @@ mod tests {
         );
         check("train", &[over("6f", "train"), train], Ok(Some("1a")));
         let many: Vec<_> = (1..8).map(|no| view(&format!("7{no}"), "")).collect();
-        check(
-            "7",
-            &many,
-            Err(&format!(
-                "7: {several}: 71, 72, 73, 74, 75, and others; write more of it, or the id"
-            )),
+        let some = format!("{}, and others", named(&many[..5]));
+        check("7", &many, Err(&unclear("7", &some)));
+    }
+
+    #[test]
+    fn of_several_with_one_name_the_newest_is_meant() {
+        let view = |id: &str, requested_ms, is_over: bool| AllocationView {
+            allocation_id: id.to_owned(),
+            name: "train".to_owned(),
+            requested_ms,
+            ended: is_over.then(schemas::v1::Ended::default),
+            state: match is_over {
+                true => AllocationStanding::Ended,
+                false => AllocationStanding::Waiting,
+            }
+            .into(),
+            ..AllocationView::default()
+        };
+        let check = |found: &[AllocationView], which, expected: Option<(&str, usize)>| {
+            let chosen = chosen("train", found, which).ok().flatten();
+            let chosen = chosen.map(|(one, of)| (&*one.allocation_id, of));
+            assert_eq!(chosen, expected);
+        };
+        let over = [
+            view("1a", 1, true),
+            view("3c", 3, true),
+            view("2b", 2, true),
+        ];
+        check(&over, Meant::Newest, Some(("3c", 3)));
+        check(&over, Meant::NewestOfPast, Some(("3c", 3)));
+        let first = [view("1a", 1, true), view("2b", 2, false)];
+        check(&first, Meant::Newest, Some(("2b", 1)));
+        check(&first, Meant::NewestOfPast, Some(("2b", 1)));
+        let two = [view("1a", 1, false), view("2b", 2, false)];
+        check(&two, Meant::Newest, Some(("2b", 2)));
+        check(&two, Meant::NewestOfPast, None);
+        assert_eq!(
+            candidate(&over[1]),
+            "3c (train, ended: unspecified, requested 1970-01-01T00:00:00.003Z)"
         );
     }
 }

@@ -3,7 +3,7 @@
 use crate::{
     Failure,
     context::{Context, Whose},
-    print::{Output, Page, Sheet, column, moment, named, number, plain, wide},
+    print::{Output, Page, Sheet, column, moment, moment_or_never, named, number, plain, wide},
 };
 use clap::Args;
 use client::ReservationView;
@@ -32,7 +32,7 @@ fn sheet(found: &[ReservationView]) -> Sheet {
             plain(&wanted.queue),
             plain(&one.state),
             number(wanted.nodes),
-            moment(wanted.from_ms),
+            moment_or_never(wanted.from_ms),
             moment(wanted.until_ms),
             named(&one.nodes.join(" ")),
             number(one.version),

@@ -3,9 +3,9 @@
 use crate::{
     Failure, amount,
     context::{Context, Whose},
-    follow::{Until, ends_with, reached},
+    follow::{Until, ends_with, exit_code, reached, signal},
     list, names,
-    print::{Output, Page, Sheet, column, moment_or_never, named, number, plain, valued},
+    print::{Cell, Output, Page, Sheet, column, moment_or_never, named, plain, valued, wide},
     sending::Left,
 };
 use clap::{Args, ValueEnum};
@@ -77,7 +77,7 @@ impl Wait {
             ids.push(id.ok_or_else(late)??);
         }
         let (views, is_late) = reach(&client, ids, until, &left).await?;
-        Page::of(sheet(&views, until), "none of them is so far").print(self.output)?;
+        Page::of(sheet(&views), "none of them is so far").print(self.output)?;
         match is_late {
             true => Err(late()),
             false => Ok(ExitCode::from(all(&views, until))),
@@ -127,7 +127,15 @@ pub fn all(views: &[AllocationView], until: Until) -> u8 {
     }
 }
 
-fn sheet(views: &[AllocationView], until: Until) -> Sheet {
+/// A number; none where the run did not end by itself, or never began.
+fn known(number: Option<u32>) -> Cell {
+    match number {
+        Some(number) => valued(number.to_string(), number),
+        None => valued("-".to_owned(), Value::Null),
+    }
+}
+
+fn sheet(views: &[AllocationView]) -> Sheet {
     let row = |one: &AllocationView| {
         let ended_ms = one.ended.as_ref().map_or(0, |ended| ended.ended_ms);
         vec![
@@ -136,10 +144,8 @@ fn sheet(views: &[AllocationView], until: Until) -> Sheet {
             plain(list::state(one)),
             moment_or_never(list::started_ms(one)),
             moment_or_never(ended_ms),
-            match until {
-                Until::Ended | Until::EndedWithLog => number(ends_with(one, until)),
-                Until::Accepted | Until::Started => valued("-".to_owned(), Value::Null),
-            },
+            known(one.ended.and_then(|ended| exit_code(ended.exit))),
+            known(one.ended.and_then(|ended| signal(ended.exit))),
         ]
     };
     let columns = vec![
@@ -149,6 +155,7 @@ fn sheet(views: &[AllocationView], until: Until) -> Sheet {
         column("started_ms", "started"),
         column("ended_ms", "ended"),
         column("exit_code", "exit code"),
+        wide("signal", "signal"),
     ];
     Sheet::new(columns, 5, views.iter().map(row).collect())
 }

@@ -4,6 +4,7 @@ use super::hours;
 use crate::{
     Failure, amount,
     context::{Context, Whose},
+    follow::{exit_code, signal},
     get, list, look,
     print::{
         Cell, Fields, Output, Page, Sheet, bound, column, exactly, moment, moment_or_never, named,
@@ -114,8 +115,8 @@ fn attempt_json(one: &Attempt) -> Value {
         "started_ms": ms(one.started_ms),
         "ended_ms": ms(one.ended_ms),
         "end_cause": cause.map(words),
-        "exit_code": one.exit.map(|exit| exit.code),
-        "signal": one.exit.map(|exit| exit.signal).filter(|signal| *signal != 0),
+        "exit_code": exit_code(one.exit),
+        "signal": signal(one.exit),
     })
 }
 

@@ -109,8 +109,8 @@ pub struct What {
     /// GPU devices.
     #[arg(long, default_value = "0", value_parser = devices)]
     gpus: i64,
-    /// Thousandths of the one device, for a share.
-    #[arg(long, default_value_t = 0)]
+    /// Thousandths of one device, for a share; implies --gpus 1.
+    #[arg(long, default_value = "0", value_parser = share)]
     gpu_milli: i64,
     /// An allowed GPU model; may be repeated.
     #[arg(long = "gpu-model")]
@@ -179,8 +179,13 @@ struct NotInTime(String, &'static str);
 
 fn devices(text: &str) -> Result<i64, String> {
     let whole = text.parse().ok().filter(|devices| *devices >= 0);
+    whole.ok_or_else(|| format!("{text}: write whole devices; for a share of one, --gpu-milli 500"))
+}
+
+fn share(text: &str) -> Result<i64, String> {
+    let whole = text.parse().ok().filter(|milli| (0..=1000).contains(milli));
     whole.ok_or_else(|| {
-        format!("{text}: write whole devices; for a share of one, --gpus 1 --gpu-milli 500")
+        format!("{text}: write thousandths of a device, 1 to 1000: half of one is 500")
     })
 }
 
@@ -229,7 +234,7 @@ impl Submit {
         let task = &mut self.task.what;
         task.account = own_account(&task.account, tenant)?;
         for name in task.after.iter_mut().chain(&mut task.after_success) {
-            *name = names::allocation(&client, name).await?;
+            *name = names::to_change(&client, name).await?;
         }
         if let Some(mut all) = of_file {
             all.iter_mut().try_for_each(|one| one.of_tenant(tenant))?;
@@ -430,7 +435,10 @@ impl Task {
             priority: what.priority,
             cpu_milli: what.cpu,
             memory_bytes: what.memory,
-            gpu_count: what.gpus,
+            gpu_count: match what.gpus {
+                0 if what.gpu_milli > 0 => 1,
+                devices => devices,
+            },
             gpu_milli: what.gpu_milli,
             gpu_models: what.gpu_models,
             queue: what.queue,
@@ -564,6 +572,18 @@ mod tests {
             ..v1::Submit::default()
         };
         assert_eq!(request(""), Ok(plain));
+    }
+
+    #[test]
+    fn a_share_implies_a_device() {
+        let gpus = |flags: &str| request(flags).map(|asked| (asked.gpu_count, asked.gpu_milli));
+        assert_eq!(gpus("--gpu-milli 500"), Ok((1, 500)));
+        assert_eq!(gpus("--gpu-milli 0"), Ok((0, 0)));
+        assert_eq!(gpus("--gpus 2 --gpu-milli 500"), Ok((2, 500)));
+        for wrong in ["0.5", "1001", "-1", "half"] {
+            let said = gpus(&format!("--gpu-milli={wrong}")).unwrap_err();
+            assert!(said.contains("half of one is 500"), "{said}");
+        }
     }
 
     #[test]
