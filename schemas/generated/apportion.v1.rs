@@ -1028,8 +1028,8 @@ pub enum Rule {
     NodeNotFound = 77,
     /// An operator has closed what the subject names, the tenant, the queue or the priority class: nothing new is accepted. Retryable.
     Closed = 78,
-    /// A rate is to be taken back, and none of the resource and scope, which the subject names, was ever set. Retryable.
-    RateUnknown = 79,
+    /// A rate, quota, budget or reservation is to be taken back, and the subject names one that was never set. Retryable.
+    NeverSet = 79,
     /// The tenant has a list of its teams, and the team or namespace, which the subject says, is not on it. Retryable.
     TeamUnknown = 80,
     /// Of a question: the database or the process that knows the answer is away; the subject is the verb. Said within some 2 s. Retryable.
@@ -1120,7 +1120,7 @@ impl Rule {
             Self::CapacityStays => "CAPACITY_STAYS",
             Self::NodeNotFound => "NODE_NOT_FOUND",
             Self::Closed => "CLOSED",
-            Self::RateUnknown => "RATE_UNKNOWN",
+            Self::NeverSet => "NEVER_SET",
             Self::TeamUnknown => "TEAM_UNKNOWN",
             Self::AnswerUnavailable => "ANSWER_UNAVAILABLE",
         }
@@ -1206,7 +1206,7 @@ impl Rule {
             "CAPACITY_STAYS" => Some(Self::CapacityStays),
             "NODE_NOT_FOUND" => Some(Self::NodeNotFound),
             "CLOSED" => Some(Self::Closed),
-            "RATE_UNKNOWN" => Some(Self::RateUnknown),
+            "NEVER_SET" => Some(Self::NeverSet),
             "TEAM_UNKNOWN" => Some(Self::TeamUnknown),
             "ANSWER_UNAVAILABLE" => Some(Self::AnswerUnavailable),
             _ => None,
@@ -1443,7 +1443,7 @@ pub struct Frame {
     /// In cells below feature level 3; from there on `columns`.
     #[prost(message, repeated, tag = "9")]
     pub events: ::prost::alloc::vec::Vec<Event>,
-    /// Random bytes of the process that wrote it, so that a writer knows its own frame after a lost ack.
+    /// 16 random bytes of the process that wrote it, so that a writer knows its own frame after a lost ack.
     #[prost(bytes = "vec", tag = "10")]
     pub leader: ::prost::alloc::vec::Vec<u8>,
     /// Senders of whom this frame has handled messages beyond `through_inbox`, in the order of their names. A sender's
@@ -3550,7 +3550,7 @@ pub struct SetRate {
     pub cluster: ::prost::alloc::string::String,
     /// Takes the rate back: from the moment on no rate of this resource and scope holds, and what is used is priced by the rates of
     /// wider scopes, or not at all, as if none had been set. Those that were to hold from a later moment are taken back, too. What
-    /// was used before keeps its price. It goes with no price, and one that was never set is refused as `RATE_UNKNOWN`. Since
+    /// was used before keeps its price. It goes with no price, and one that was never set is refused as `NEVER_SET`. Since
     /// feature level 9.
     #[prost(bool, tag = "9")]
     pub withdrawn: bool,

@@ -184,9 +184,16 @@ def test_a_reservation_is_made_and_withdrawn(cell):
     assert cell.json("unreserve", "night")["version"] == 4
 
 
+def test_what_was_never_set_is_not_taken_back(cell):
+    for words in (("unreserve", "nosuch"), ("quota", "budget", "team-a", "pods", "--none"),
+                  ("quota", "set", "team-a", "extended:nosuch", "--none"), ("rates", "delete", "gpu:nosuch")):
+        assert "never set" in cell.reason(REFUSED, *words), words
+    assert "no such node" in cell.reason(REFUSED, "node", "forget", "nosuch")
+
+
 def test_a_rate_is_deleted(cell):
     scope = ("gpu:A10", "--tenant", "team-a")
-    assert "rate unknown" in cell.reason(REFUSED, "rates", "delete", *scope)
+    assert "never set" in cell.reason(REFUSED, "rates", "delete", *scope)
     assert "version 1" in cell.apportion("rates", "set", *scope, "2.5", "--from", in_days(1))
     assert cell.json("rates", "delete", *scope, "--from", in_days(2)) == {"set": "rate of gpu:A10", "version": 2}
     of_it = ("rates", "list", "--resource", "gpu:A10")
@@ -203,7 +210,7 @@ def test_a_node_is_forgotten(cell):
     assert "version conflict" in cell.reason(REFUSED, "node", "forget", "machine-7", "--expected-version", "9")
     assert cell.json("node", "forget", "machine-7") == {"set": "forget machine-7", "version": 2}
     cell.until(lambda rows: "machine-7" not in {row["node"] for row in rows}, "node", "list")
-    assert "version 3" in cell.apportion("node", "forget", "machine-7")
+    assert "no such node" in cell.reason(REFUSED, "node", "forget", "machine-7")
     assert "machine-7" not in cell.apportion("node", "list")
 
 

@@ -201,8 +201,8 @@ rules! {
     NodeNotFound = 77, "node_not_found", false;
     /// The tenant, queue or priority class, whichever `subject` names, accepts nothing new.
     Closed = 78, "closed", true;
-    /// No rate of the resource and scope that `subject` names was ever set, and so none can be taken back.
-    RateUnknown = 79, "rate_unknown", true;
+    /// What `subject` names was never set, so it cannot be taken back: a rate, quota, budget or reservation.
+    NeverSet = 79, "never_set", true;
     /// The tenant has a list of its teams, and this team or namespace is not on it.
     TeamUnknown = 80, "team_unknown", true;
     /// Of a question: what its answer is read from is away.

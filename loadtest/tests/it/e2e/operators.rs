@@ -277,10 +277,7 @@ async fn rates(operator: &Client) -> Outcome {
         ..rate("gpu", 5, next)
     };
     let table = [
-        (
-            back("gpu:H100", next),
-            (Rule::RateUnknown, "gpu:H100", 0, 0),
-        ),
+        (back("gpu:H100", next), (Rule::NeverSet, "gpu:H100", 0, 0)),
         (
             back("gpu", last),
             (Rule::RateForAPastHour, "effective_from_ms", 0, 0),

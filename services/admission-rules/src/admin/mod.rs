@@ -11,7 +11,7 @@ mod reservation;
 mod scheduling;
 mod tenant;
 
-use super::settings::Sets;
+use super::settings::{Sets, named};
 pub use cordon::{CordonRequest, TaintRequest, TaintsRequest};
 pub use node::ApprovalRequest;
 pub use priority_class::ClassRequest;
@@ -201,8 +201,21 @@ impl Admission {
                 current,
                 expected,
             )),
+            _ if current == 0 && takes_back(&change) => {
+                Err(Refusal::new(Rule::NeverSet, named(&change).1))
+            }
             _ => Ok((change, current + 1)),
         }
+    }
+}
+
+/// A registered node may be forgotten without an approval, and a rate is checked together with its moment.
+fn takes_back(change: &AdminChange) -> bool {
+    match change {
+        AdminChange::Quota(set) => set.limits.is_none(),
+        AdminChange::Budget(set) => set.budget.is_none(),
+        AdminChange::Reservation(set) => set.wanted.is_none(),
+        _ => false,
     }
 }
 

@@ -99,7 +99,7 @@ impl Admission {
         }
         let was_set = self.settings.rate_was_set(key);
         if withdrawn && !was_set {
-            return Err(Refusal::new(Rule::RateUnknown, rate_name(key)));
+            return Err(Refusal::new(Rule::NeverSet, rate_name(key)));
         }
         if effective_from > now {
             return Ok(());

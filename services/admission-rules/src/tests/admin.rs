@@ -148,10 +148,10 @@ fn a_rate_that_was_set_can_be_taken_back() {
         })
     };
     let now = t.now;
-    t.set(back("cpu", "", 0), "rate_unknown cpu");
+    t.set(back("cpu", "", 0), "never_set cpu");
     t.set(rate("cpu", "", 0), "applied 1");
-    t.set(back("cpu", "p", now + 1), "rate_unknown cpu pool=p");
-    t.set(back("gpu:T4", "", now + 1), "rate_unknown gpu:T4");
+    t.set(back("cpu", "p", now + 1), "never_set cpu pool=p");
+    t.set(back("gpu:T4", "", now + 1), "never_set gpu:T4");
     // What was used before keeps its price.
     let past = "rate_for_a_past_hour effective_from_ms";
     t.set(back("cpu", "", now), past);
@@ -422,14 +422,17 @@ fn a_reservation_lies_ahead_and_can_be_taken_back() {
             expected_version: None,
         }
     };
-    t.set(reserve(|_| {}), "applied 1");
-    t.set(reserve(|w| w.until_ms = 1001), "applied 2");
-    let back = ChangeRequest::SetReservation {
+    let back = |expected_version| ChangeRequest::SetReservation {
         reservation: "demo".into(),
         wanted: None,
-        expected_version: None,
+        expected_version,
     };
-    t.set(back, "applied 3");
+    t.set(back(None), "never_set demo");
+    t.set(back(Some(1)), "version_conflict expected_version");
+    t.set(reserve(|_| {}), "applied 1");
+    t.set(reserve(|w| w.until_ms = 1001), "applied 2");
+    t.set(back(None), "applied 3");
+    t.set(back(None), "applied 4");
     t.set(reserve(|w| w.queue = "b".into()), "queue_unknown queue");
     t.set(reserve(|w| w.queue.clear()), "name_invalid queue");
     t.set(reserve(|w| w.until_ms = 1000), "interval_invalid until_ms");

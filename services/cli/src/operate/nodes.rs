@@ -4,12 +4,14 @@ use super::{Expected, fields, line, told};
 use crate::{
     Failure, amount,
     context::Context,
+    look::look_again,
+    nodes::said_of,
     print::{Output, Page, Sheet, column, moment, named, number, plain, quantity, wide},
     sending::Sending,
     submit::{label, requirement},
 };
 use clap::{Args, Subcommand};
-use client::{ApprovalView, ApprovalsQuery};
+use client::{ApprovalView, ApprovalsQuery, Client};
 use schemas::v1;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
@@ -80,6 +82,8 @@ impl NodeCommand {
             Self::Approve(approve) => approve.run(context).await,
             Self::Forget(forget) => {
                 let title = format!("forget {}", forget.node);
+                let client = forget.expected.sending.operator(context).await?;
+                check_known(&client, &forget.node).await?;
                 let change = v1::SetNode {
                     node: forget.node,
                     approved: None,
@@ -203,6 +207,29 @@ fn sheet(approvals: &[ApprovalView]) -> Sheet {
         wide("approved_ms", "approved"),
     ];
     Sheet::new(columns, 5, approvals.iter().map(row).collect())
+}
+
+/// Refuses to forget a node that has no approval and is not in the cell: most likely its name is misspelt.
+async fn check_known(client: &Client, node: &str) -> Result<(), Failure> {
+    let query = ApprovalsQuery {
+        name_prefix: node.to_owned(),
+        // The name itself comes before those that begin with it.
+        limit: 1,
+        ..ApprovalsQuery::default()
+    };
+    let known = look_again::<_, Failure>(async || {
+        let approvals = client.approvals(&query).await?.approvals;
+        match approvals.iter().any(|one| one.node == node) {
+            true => Ok(Some(())),
+            false => Ok(said_of(client, node).await?.map(drop)),
+        }
+    });
+    let unknown = || {
+        Failure::refused(format!(
+            "{node}: the cell knows no such node; `apportion nodes` and `apportion node list` show all"
+        ))
+    };
+    known.await?.ok_or_else(unknown)
 }
 
 #[derive(Args)]

@@ -37,6 +37,18 @@ pub const CANONICAL: Teaching = says(
      bytes, as the ordinary protobuf libraries do",
 );
 
+/// Of [`Rule::NameInvalid`] for a variable of the environment.
+const VARIABLE: Teaching = says(
+    "it has a variable that cannot be one, or one that the agent sets itself",
+    "use 1 to 128 of A-Z a-z 0-9 _ for a variable's name, no digit first, and no APPORTION_ first",
+);
+
+/// Of [`Rule::PriorityOutOfRange`] in a setting.
+const SET_PRIORITY: Teaching = says(
+    "it is outside of the priorities of a cell",
+    "set one within -1000000 to 1000000",
+);
+
 impl Rule {
     pub fn teaching(self) -> Teaching {
         match self {
@@ -74,7 +86,10 @@ impl Rule {
                 "no operator has set this tenant",
                 "have the tenant set: apportion tenant NAME",
             ),
-            Self::NameInvalid => says("it is no name", "use 1 to 64 of A-Z a-z 0-9 _ -"),
+            Self::NameInvalid => says(
+                "it is no name",
+                "use 1 to 64 of A-Z a-z 0-9 _ -, and for tenants and queues no _ first",
+            ),
             Self::QuantityZero => says("it is 0 or missing", "name an amount above 0"),
             Self::QuantityNegative => says("it is below 0", "name an amount that is not below 0"),
             Self::QuantityTooLarge => measures(
@@ -361,9 +376,9 @@ impl Rule {
                 "an operator has closed it: it accepts nothing new",
                 "wait until it is opened again, or name another one",
             ),
-            Self::RateUnknown => says(
-                "no rate of this resource and scope was ever set, so that none can be taken back",
-                "name the resource and all of the scope of a rate that `rates list` shows",
+            Self::NeverSet => says(
+                "it was never set, so it cannot be taken back",
+                "name one that is set: `settings export` lists all, `rates list` the rates with their scopes",
             ),
         }
     }
@@ -459,10 +474,12 @@ impl Refusal {
 
     /// For people: the rule, its subject, what was sent and what may be, and what would let it pass.
     pub fn explanation(&self) -> String {
-        let not_canonical = self.rule == Rule::UnknownField && self.subject == NOT_CANONICAL;
-        let (name, teaching) = match not_canonical {
-            true => ("not canonical".to_owned(), CANONICAL),
-            false => (self.rule.name().replace('_', " "), self.rule.teaching()),
+        let name = self.rule.name().replace('_', " ");
+        let (name, teaching) = match (self.rule, &*self.subject) {
+            (Rule::UnknownField, NOT_CANONICAL) => ("not canonical".to_owned(), CANONICAL),
+            (Rule::NameInvalid, "work.env") => (name, VARIABLE),
+            (Rule::PriorityOutOfRange, "value" | "priority_max") => (name, SET_PRIORITY),
+            (rule, _) => (name, rule.teaching()),
         };
         let subject = match &*self.subject {
             "" => String::new(),
@@ -616,6 +633,27 @@ mod tests {
             0,
             0,
             "rate limited: too many requests in this time",
+        );
+    }
+
+    #[test]
+    fn a_sentence_depends_on_the_field_where_the_rule_alone_would_mislead() {
+        let check = |rule, subject: &str, expected: Teaching| {
+            let said = Refusal::new(rule, subject).explanation();
+            let Teaching { broken, passes, .. } = expected;
+            assert!(
+                said.ends_with(&format!("{subject}: {broken}; {passes}")),
+                "{said}"
+            );
+        };
+        check(Rule::NameInvalid, "work.env", VARIABLE);
+        check(Rule::NameInvalid, "queue", Rule::NameInvalid.teaching());
+        check(Rule::PriorityOutOfRange, "value", SET_PRIORITY);
+        check(Rule::PriorityOutOfRange, "priority_max", SET_PRIORITY);
+        check(
+            Rule::PriorityOutOfRange,
+            "priority",
+            Rule::PriorityOutOfRange.teaching(),
         );
     }
 

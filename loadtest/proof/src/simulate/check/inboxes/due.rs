@@ -27,7 +27,7 @@ const SLOT_OVERFLOW: i32 = 41;
 const DEPENDENCY_UNKNOWN: i32 = 58;
 const CELL_FULL: i32 = 63;
 const CLOSED: i32 = 78;
-const RATE_UNKNOWN: i32 = 79;
+const NEVER_SET: i32 = 79;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Due {
@@ -211,7 +211,7 @@ impl Checker {
                 if !asked.tenant.is_empty() {
                     self.tenant_obstacle(&asked.tenant)?;
                 }
-                refused_if(asked.withdrawn && first, RATE_UNKNOWN)?;
+                refused_if(asked.withdrawn && first, NEVER_SET)?;
                 refused_if(past, RATE_FOR_A_PAST_HOUR)?;
                 self.version_obstacle(verb)
             }
@@ -244,7 +244,14 @@ impl Checker {
     fn version_obstacle(&self, verb: &Verb) -> Obstacle {
         let expected = self.settings.expected_version(verb);
         let version = self.settings.version(verb);
-        refused_if(expected.is_some_and(|it| it != version), VERSION_CONFLICT)
+        refused_if(expected.is_some_and(|it| it != version), VERSION_CONFLICT)?;
+        let takes_back = match verb {
+            Verb::SetQuota(asked) => asked.unlimited,
+            Verb::SetBudget(asked) => asked.amount.is_none(),
+            Verb::SetReservation(asked) => asked.wanted.is_none(),
+            _ => false,
+        };
+        refused_if(takes_back && version == 0, NEVER_SET)
     }
 
     fn priority_obstacle(&self, of: &Operation, priority: i32) -> Obstacle {
