@@ -11,11 +11,11 @@ use node_heartbeat_rules::{Command, Effect, Joining, Nodes};
 use prost::Message;
 use quota_rules::Quota;
 use scheduler_rules::Scheduler;
-use schemas::{subjects::OPERATOR, v1};
+use schemas::v1;
 use std::sync::OnceLock;
 use vocab::{
     AllocationSpec, At, CellNo, Event, EventNo, Kinds, Level, Lsn, Millis, Refusal, Rule, Token,
-    Writer, fact::Inputs,
+    Writer, fact::Inputs, subjects::OPERATOR,
 };
 use wire::Message as _;
 

@@ -40,7 +40,6 @@ use std::{
 use tokio::task::JoinHandle;
 use turns::Turns;
 use vocab::subjects::Subjects;
-use wire::Message as _;
 
 /// Reports whose acknowledgement is outstanding; more wait their turn.
 const UNACKNOWLEDGED_MAX: usize = 2_048;

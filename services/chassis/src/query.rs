@@ -40,7 +40,6 @@ use vocab::{
     AllocationSpec, Lsn, Refusal, Rule, Token,
     subjects::{self, OPERATOR, Subjects},
 };
-use wire::Message as _;
 
 /// The group in which the processes of a service share the queries.
 const GROUP: &str = "query";

@@ -12,7 +12,6 @@ use schemas::{
 use sqlx::PgPool;
 use std::time::Duration;
 use vocab::{AllocationId, CellNo, Lsn, Refusal, Rule, Token, subjects::Subjects};
-use wire::Message as _;
 
 /// Approvals of a page, at the most, and where nothing is said of it.
 const PAGE_MAX: u32 = 1000;

@@ -13,7 +13,6 @@ use vocab::fact::{
     QuotaWaiting,
 };
 use vocab::{AllocationNo, At, Event};
-use wire::Message;
 
 /// An allocation in a few words: what it asks for, its priority and where it stands.
 type Words = (AllocationSpec, i32, String);

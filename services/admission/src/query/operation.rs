@@ -14,7 +14,6 @@ use schemas::{
 };
 use sqlx::PgPool;
 use vocab::{Lsn, Refusal, Rule, Token};
-use wire::Message;
 
 /// The verb `operation`.
 pub struct OperationQueries {

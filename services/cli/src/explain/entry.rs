@@ -12,7 +12,6 @@ use scheduler::{
 };
 use schemas::ToProst as _;
 use vocab::{AllocationNo, CellNo, PreemptionCause};
-use wire::Message as _;
 
 /// The whole history.
 pub fn sheet(explanation: &Explanation) -> Sheet {

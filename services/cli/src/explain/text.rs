@@ -9,7 +9,6 @@ use scheduler::{
 };
 use schemas::ToProst as _;
 use vocab::{AllocationId, CellNo, Filter, Lsn, Millis, QosClass, ResourceKind};
-use wire::Message as _;
 
 /// Scores of a placement that are shown.
 const SCORES: usize = 5;

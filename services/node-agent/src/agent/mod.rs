@@ -35,7 +35,6 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use uuid::Uuid;
 use vitals::Sampler;
 use vocab::{Refusal, Rule, Token, subjects::Subjects};
-use wire::Message as _;
 
 /// Before the cell has said how long a lease is.
 const FIRST_BEAT: Duration = Duration::from_millis(500);

@@ -17,7 +17,6 @@ use vocab::{
     Account, AllocationId, CellNo, Limits, Lsn, Millis, QuotaResource, Refusal, Rule, Token,
     Validity,
 };
-use wire::Message as _;
 
 /// Accounts and resources of a page, at the most, and where nothing is said of it.
 const PAGE_MAX: u32 = 1000;

@@ -12,7 +12,6 @@ use schemas::{
     },
 };
 use vocab::{Lsn, QuotaFlags, Token};
-use wire::Message as _;
 
 /// The verb `try_quota`.
 pub struct TrialQueries {

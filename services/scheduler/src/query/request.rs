@@ -8,7 +8,6 @@ use schemas::{
 use vocab::{
     AllocationSpec, CellNo, Gang, Operator, PlacementRules, QosClass, Requirement, Token, Work,
 };
-use wire::Message;
 
 /// The request of which admission makes this specification: what it adds of its own is left out. With a priority class the
 /// priority is the class's, whatever it was set to since.

@@ -177,10 +177,7 @@ fn an_error_reads_as_a_sentence() {
         "Operation: varint without an end or above 2^64 - 1"
     );
     let error = Operation::decode(&[key(1, 0), 1]).expect_err("it is refused");
-    assert_eq!(
-        error.to_string(),
-        "Operation.tenant: unexpected wire type"
-    );
+    assert_eq!(error.to_string(), "Operation.tenant: unexpected wire type");
 }
 
 #[derive(Debug, Wire)]

@@ -13,7 +13,6 @@ use vocab::fact::{
     AllocationWaiting, QuotaDenied, QuotaReserved, QuotaWaiting,
 };
 use vocab::{CellNo, Event, Gang, GpuRequest, GpuShare, GpuShares, RunLimits};
-use wire::Message;
 
 const CELL: CellNo = CellNo(3);
 const ALLOCATIONS: u64 = 8;
