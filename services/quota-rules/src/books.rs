@@ -168,8 +168,9 @@ impl Books {
                 if share.leaves_more_than(&before) {
                     self.mark_room(id, resource);
                 }
-                self.mark_lenders(id);
             }
+            // What a lender may take back depends on all that its tenant holds and is owed, even where that changes no share.
+            self.mark_lenders(id);
         }
         if turned {
             // Time will change what may be held there, or has.

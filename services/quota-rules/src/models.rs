@@ -29,7 +29,7 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// The node is there, or is another now; whether it has a model that none had.
+    /// Notes the node, which is new or another one by now. Returns whether the models of the fleet have changed.
     pub fn register(&mut self, node: &Token, capacity: &NodeCapacity) -> bool {
         let place = RateScope {
             pool: capacity.label("pool").cloned(),
@@ -46,20 +46,23 @@ impl Fleet {
             Some(model) => self.nodes.insert(node.clone(), model.cloned()),
             None => self.nodes.remove(node),
         };
+        // The new one is counted first: a node that stays what it was changes nothing.
+        let mut changed = false;
+        if let Some(model) = model {
+            let nodes = self.models.entry(model.cloned()).or_default();
+            *nodes += 1;
+            changed |= *nodes == 1;
+        }
         if let Some(before) = before
             && let Some(nodes) = self.models.get_mut(&before)
         {
             *nodes -= 1;
             if *nodes == 0 {
                 self.models.remove(&before);
+                changed = true;
             }
         }
-        let Some(model) = model else {
-            return false;
-        };
-        let nodes = self.models.entry(model.cloned()).or_default();
-        *nodes += 1;
-        *nodes == 1
+        changed
     }
 
     pub fn model(&self, node: &Token) -> Option<&Token> {

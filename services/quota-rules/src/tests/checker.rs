@@ -216,15 +216,16 @@ impl Checker {
                 self.allocs.insert(no, alloc);
             }
             Event::NodeRegistered(NodeRegistered { node, capacity, .. }) => {
-                let model = capacity.gpu_model.as_ref().map(model_index);
-                let model =
-                    model.filter(|_| capacity.gpu_model != Some(Token::new("P100").unwrap()));
-                self.fleet.insert(node.clone(), model);
+                self.fleet.remove(node);
+                if let Some(name) = &capacity.gpu_model {
+                    let model = Some(model_index(name)).filter(|_| name.as_str() != "P100");
+                    self.fleet.insert(node.clone(), model);
+                }
             }
             Event::AllocationPlaced(AllocationPlaced {
                 allocation, node, ..
             }) => {
-                let model = self.fleet[node];
+                let model = self.fleet.get(node).copied().flatten();
                 self.counts_on(allocation.0, model.as_slice(), now);
             }
             Event::AllocationStarted(AllocationStarted { allocation, .. }) => {

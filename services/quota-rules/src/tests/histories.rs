@@ -46,7 +46,8 @@ pub(super) struct History {
     live: BTreeMap<u64, (Phase, bool)>,
     /// What GPUs each asked for, and which it was granted.
     gpus: BTreeMap<u64, (GpuRequest, Option<ModelGrant>)>,
-    nodes: Vec<&'static str>,
+    /// Their models; none: no GPUs.
+    nodes: BTreeMap<&'static str, Option<&'static str>>,
     order: Vec<u64>,
     /// Told to stop.
     taken: Vec<u64>,
@@ -88,7 +89,7 @@ impl History {
             shape,
             live: BTreeMap::new(),
             gpus: BTreeMap::new(),
-            nodes: Vec::new(),
+            nodes: BTreeMap::new(),
             order: Vec::new(),
             taken: Vec::new(),
             next: 1,
@@ -98,7 +99,7 @@ impl History {
         };
         for model in MODELS {
             if history.random.chance(600) {
-                history.node(model);
+                history.node(model, Some(model));
             }
         }
         for tenant in 0..shape.tenants {
@@ -136,25 +137,28 @@ impl History {
         self.observe(0, event);
     }
 
-    /// The only one of this model.
-    fn node(&mut self, model: &'static str) {
-        if !self.nodes.contains(&model) {
-            self.step(&format!("node {model} {model}"));
-            self.nodes.push(model);
+    /// A node of this name has GPUs of this model from now on, or none.
+    fn node(&mut self, node: &'static str, model: Option<&'static str>) {
+        if self.nodes.get(node) != Some(&model) {
+            self.step(&format!("node {node} {}", model.unwrap_or("-")));
+            self.nodes.insert(node, model);
         }
     }
 
     /// It is on a node of a model that it may run on; false if there is none.
     fn place(&mut self, no: u64) -> bool {
-        let may = |model: &&&str| {
+        let may = |model: Option<&str>| {
             let Some((asked, grant)) = self.gpus.get(&no) else {
                 return true;
             };
-            let model = token(model);
+            let Some(model) = model.map(token) else {
+                return false;
+            };
             let except = grant.as_ref().is_some_and(|it| it.except.contains(&model));
             asked.allows(Some(&model)) && !except
         };
-        let nodes: Vec<&str> = self.nodes.iter().filter(may).copied().collect();
+        let nodes = self.nodes.iter().filter(|(_, model)| may(**model));
+        let nodes: Vec<&str> = nodes.map(|(node, _)| *node).collect();
         if nodes.is_empty() {
             return false;
         }
@@ -364,8 +368,12 @@ impl History {
         if let Some(no) = self.pick(Phase::Running)
             && !self.live[&no].1
         {
-            self.step(&format!("requeue {no}"));
             let by_model = self.gpus.get(&no).is_some_and(|(_, grant)| grant.is_some());
+            if by_model && self.shape.plain {
+                // It would ask again, and wait.
+                return;
+            }
+            self.step(&format!("requeue {no}"));
             if by_model {
                 self.step(&format!("off {no}"));
             }
@@ -381,10 +389,11 @@ impl History {
     fn change(&mut self) {
         let now = self.world.now.0;
         let later = |random: &mut Seeded| Millis(now + 1 + random.below(300) as i64);
-        match self.random.below(4) {
-            3 => {
-                let model = MODELS[self.random.below(3) as usize];
-                self.node(model);
+        match self.random.below(8) {
+            4.. => {
+                let node = MODELS[self.random.below(3) as usize];
+                let model = MODELS.get(self.random.below(4) as usize);
+                self.node(node, model.copied());
             }
             0 => {
                 let tenant = self.random.below(self.shape.tenants);
@@ -409,6 +418,9 @@ impl History {
     pub(super) fn decide(&mut self) {
         let now = self.world.now;
         let events = self.world.decide();
+        if self.random.chance(100) {
+            self.a_new_leader_decides_nothing();
+        }
         if let Some((twin, next)) = &mut self.twin {
             let mut same = Vec::new();
             loop {
@@ -474,6 +486,14 @@ impl History {
                 "{account} {name}"
             );
         }
+    }
+
+    /// What a leader that begins with the snapshot finds was found before.
+    fn a_new_leader_decides_nothing(&self) {
+        let mut draft = Draft::new(self.world.now, EventNo(1));
+        self.world.restored().decide(&Config::default(), &mut draft);
+        let left: Vec<Event> = draft.events().cloned().collect();
+        assert_eq!(left, [], "a new leader decides more");
     }
 
     /// From here on another begins with the snapshot of this one, and decides the same.

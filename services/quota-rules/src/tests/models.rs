@@ -136,3 +136,15 @@ fn names_of_models_and_of_choices_leave_nothing_behind() {
          ? names => 0",
     );
 }
+
+#[test]
+fn a_model_that_no_node_has_any_more_is_waited_for_no_longer() {
+    check(
+        "node n1 T4, node n2 V100, tenant a wait, limit a gpu 90000, limit a gpu:T4 1000, limit a gpu:V100 0
+         ask 1 a gpu=1:T4 => 1 reserved
+         ask 2 a gpu=1 => 2 waits quota exceeded: a gpu:* (limit 1000, actual 2000)
+         node n1 V100 => 2 waits quota never fits: a gpu:* (limit 0, actual 1000)
+         node n1 T4 => 2 waits quota exceeded: a gpu:* (limit 1000, actual 2000)
+         node n1 - => 2 waits quota never fits: a gpu:* (limit 0, actual 1000)",
+    );
+}

@@ -86,7 +86,7 @@ pub fn event(step: &str, now: Millis) -> (u64, Event) {
             incarnation: 1,
             boot: 1,
             capacity: NodeCapacity {
-                gpu_model: Some(token(model)),
+                gpu_model: (model != "-").then(|| token(model)),
                 labels: ["cluster", "pool"]
                     .into_iter()
                     .filter_map(|label| Some((token(label), named(labels, label)?)))
