@@ -40,7 +40,7 @@ pub(super) fn decide(
     }
     let changed = state.conditions.changed.get(node);
     let pause_ms = config.lease_ms / CHANGES_IN_A_LEASE;
-    if changed.is_some_and(|at| draft.now.0 - at.0 < pause_ms) {
+    if changed.is_some_and(|at| draft.now.since(*at) < pause_ms) {
         return;
     }
     let nothing = Conditions::new();

@@ -71,12 +71,12 @@ struct Lease {
 
 impl Lease {
     fn half_ms(self) -> i64 {
-        (self.ends.0 - self.seen.0) / 2
+        self.ends.since(self.seen) / 2
     }
 
     /// Agents beat every third of a lease. When not even one was heard for so long, nothing can be heard.
     fn gap_ms(self) -> i64 {
-        (self.ends.0 - self.seen.0) * 5 / 12
+        self.ends.since(self.seen) * 5 / 12
     }
 }
 
@@ -106,7 +106,7 @@ impl Leases {
 
     fn heard(&mut self, node: &Token, now: Millis) {
         let gap_ms = self.held.get(node).map_or(0, |lease| lease.gap_ms());
-        let going_on = self.hearing.filter(|it| now.0 - it.last.0 <= gap_ms);
+        let going_on = self.hearing.filter(|it| now.since(it.last) <= gap_ms);
         let since = going_on.map_or(now, |it| it.since);
         self.hearing = Some(Hearing { since, last: now });
     }
@@ -184,7 +184,8 @@ impl Leases {
     /// The node was suspected.
     fn flaps(&mut self, node: &Token, config: &Config, now: Millis) {
         let before = self.flaps.get(node).copied();
-        let lately = |it: &Flaps| now.0 - it.last.0 <= FLAPS_LEASES.saturating_mul(config.lease_ms);
+        let lately =
+            |it: &Flaps| now.since(it.last) <= FLAPS_LEASES.saturating_mul(config.lease_ms);
         let times = before.filter(lately).map_or(0, |it| it.times);
         let flaps = Flaps {
             times: times + 1,
@@ -200,10 +201,10 @@ impl Leases {
             return true;
         };
         let seen = self.held.get(node).map(|lease| lease.seen);
-        let gap = seen.is_none_or(|seen| now.0 - seen.0 > config.lease_ms / 2);
+        let gap = seen.is_none_or(|seen| now.since(seen) > config.lease_ms / 2);
         let back = flaps.back.filter(|_| !gap).unwrap_or(now);
         flaps.back = Some(back);
-        now.0 - back.0 >= config.lease_ms
+        now.since(back) >= config.lease_ms
     }
 
     /// The first moment at which something is to be looked at.
@@ -226,7 +227,7 @@ impl Leases {
     fn suspects(&mut self, node: &Token, mut lease: Lease, now: Millis) -> bool {
         self.drop(node);
         let hearing = self.hearing;
-        let hearing = hearing.filter(|it| now.0 - it.last.0 <= lease.gap_ms());
+        let hearing = hearing.filter(|it| now.since(it.last) <= lease.gap_ms());
         let silent_for_half = hearing.map(|it| lease.seen.max(it.since).plus(lease.half_ms()));
         let suspected = silent_for_half.is_some_and(|moment| moment < now);
         lease.due = match silent_for_half {
@@ -328,7 +329,7 @@ pub(super) fn proof_ms(config: &Config) -> i64 {
 /// or has begun to lead after the last proof of this one, and has granted a full one since. None: it is too long ago that this
 /// one has proved it, so that even clocks that run at different rates could make that too much.
 fn promised(config: &Config, draft: &Draft) -> Option<i64> {
-    let unsure_ms = draft.now.0 - draft.led?.0;
+    let unsure_ms = draft.now.since(draft.led?);
     (unsure_ms <= 2 * proof_ms(config)).then(|| config.lease_ms - unsure_ms)
 }
 
@@ -355,7 +356,7 @@ pub(super) fn expire(state: &mut Nodes, config: &Config, draft: &mut Draft) {
         return;
     }
     let asked = state.leases.asked;
-    state.leases.asked = asked.filter(|at| draft.now.0 - at.0 <= config.lease_ms);
+    state.leases.asked = asked.filter(|at| draft.now.since(*at) <= config.lease_ms);
     let known = state.leases.lacking.take();
     let lacking = known.unwrap_or_else(|| lacking(state).cloned().collect());
     state.leases.lacking = Some(BTreeSet::new());
@@ -364,7 +365,7 @@ pub(super) fn expire(state: &mut Nodes, config: &Config, draft: &mut Draft) {
     }
     let before = state.leases.mass_loss;
     // One that still goes on after a lease begins anew.
-    let goes_on = before.filter(|it| draft.now.0 - it.since.0 < config.lease_ms);
+    let goes_on = before.filter(|it| draft.now.since(it.since) < config.lease_ms);
     state.leases.mass_loss = goes_on;
     lose(state, config, draft);
     let after = state.leases.mass_loss;

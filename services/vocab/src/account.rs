@@ -454,8 +454,15 @@ impl Period {
         const HOUR: i64 = crate::HOUR_MS;
         const DAY: i64 = crate::DAY_MS;
         let stretch = |length: i64, offset: i64| {
-            let from = (now.0 - offset).div_euclid(length) * length + offset;
-            (Millis(from), Millis(from + length))
+            // Periods at either end of the range of moments are cut off.
+            let (length, offset) = (i128::from(length), i128::from(offset));
+            let from = (i128::from(now.0) - offset).div_euclid(length) * length + offset;
+            let moment = |ms: i128| {
+                let within = ms.clamp(i64::MIN.into(), i64::MAX.into());
+                // In range after the clamp.
+                Millis(i64::try_from(within).unwrap_or(i64::MAX))
+            };
+            (moment(from), moment(from + length))
         };
         match self {
             Self::Hour => stretch(HOUR, 0),

@@ -29,6 +29,11 @@ impl Millis {
         Self(self.0.saturating_add(ms))
     }
 
+    /// Returns the milliseconds from `earlier` to this moment, saturating at the bounds of an `i64`.
+    pub fn since(self, earlier: Self) -> i64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
     /// The moment, moved into `[low, high]`; `high` wins where the two cross.
     pub fn between(self, low: Self, high: Self) -> Self {
         self.max(low).min(high)

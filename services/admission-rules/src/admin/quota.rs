@@ -212,7 +212,7 @@ impl QuotaRequest {
 
     fn validity(&self, now: Millis) -> Result<Validity, Refusal> {
         let interval = |field: &str| Refusal::new(Rule::IntervalInvalid, field);
-        let future = |at: i64| (now.0 + 1..=MOMENT_MAX).contains(&at);
+        let future = |at: i64| now.0 < at && at <= MOMENT_MAX;
         if self.from_ms.is_some_and(|from| !future(from)) {
             return Err(interval("from_ms"));
         }
