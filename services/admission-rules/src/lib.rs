@@ -89,7 +89,8 @@ impl Decider for Admission {
     type By = vocab::fact::Admission;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 12;
+    /// Version 13 keeps the minimum and the uniform label of each gang. A gang of an older snapshot is checked by size only.
+    const STATE_VERSION: u32 = 13;
 
     fn upgrade(version: u32, state: &[u8]) -> Option<Self> {
         const NO_MONTH_IS_CLOSED: u8 = 0;
@@ -99,6 +100,7 @@ impl Decider for Admission {
             8 | 9 => &[NO_MONTH_IS_CLOSED, NOTHING_IS_CLOSED, NOBODY_HAS_A_LIST],
             10 => &[NOTHING_IS_CLOSED, NOBODY_HAS_A_LIST],
             11 => &[NOBODY_HAS_A_LIST],
+            12 => &[],
             _ => return None,
         };
         let whole = [state, rest].concat();

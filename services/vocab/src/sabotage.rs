@@ -73,6 +73,8 @@ pub enum Bug {
     DebtForgotten,
     /// Takes any team for one of the tenant's.
     TeamsIgnored,
+    /// Lets members of a gang ask for different gangs.
+    GangTermsIgnored,
 }
 
 #[cfg(debug_assertions)]

@@ -253,6 +253,11 @@ fn own_room_that_others_can_take() {
 }
 
 #[test]
+fn members_that_ask_for_different_gangs() {
+    check(Bug::GangTermsIgnored, &[Invariant::Outcome]);
+}
+
+#[test]
 fn a_team_that_the_tenant_has_not() {
     check(Bug::TeamsIgnored, &[Invariant::Outcome]);
 }

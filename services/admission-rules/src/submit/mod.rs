@@ -143,6 +143,9 @@ impl Admission {
             None => rules,
         };
         let gang = request.gang.as_ref().map(GangRequest::check).transpose()?;
+        if let Some(gang) = &gang {
+            self.allocations.gangs().check_terms(tenant, gang)?;
+        }
         let restart = Restart {
             retries: small_amount(request.retries, AllocationSpec::RETRIES_MAX, "retries")?,
             never: request.never_requeue,

@@ -37,6 +37,42 @@ fn a_gang_is_at_most_as_large_as_it_says() {
     assert_eq!(found(8, 8), found(8, 0));
 }
 
+#[test]
+fn all_members_of_a_gang_request_the_same_gang() {
+    let mut t = Table::new().roomy();
+    t.admin("other", set_tenant("b"), "applied 1");
+    let mut asks = |tenant: &str, name: &str, (size, min): (i64, i64), label: &str, expected| {
+        let request = SubmitRequest {
+            gang: Some(GangRequest {
+                name: name.into(),
+                size,
+                min,
+                uniform_label: label.into(),
+            }),
+            ..submit()
+        };
+        let operation = t.next.to_string();
+        let told = t.ask(tenant, &operation, 1, Ok(Verb::Submit(request)));
+        assert_eq!(told, expected, "{name} {size} {min} {label}");
+    };
+    asks("a", "g", (3, 2), "", "requested");
+    asks("a", "g", (2, 2), "", "gang_invalid gang.size");
+    asks("a", "g", (4, 2), "", "gang_invalid gang.size");
+    asks("a", "g", (3, 0), "", "gang_invalid gang.min");
+    asks("a", "g", (3, 1), "", "gang_invalid gang.min");
+    asks("a", "g", (3, 2), "zone", "gang_invalid gang.uniform_label");
+    asks("a", "g", (3, 2), "", "requested");
+    // Another name, or another tenant's, is another gang.
+    asks("a", "h", (2, 0), "zone", "requested");
+    asks("b", "g", (2, 1), "", "requested");
+    // No minimum is the size.
+    asks("a", "h", (2, 2), "zone", "requested");
+    asks("a", "g", (3, 2), "", "requested");
+    // The gang has all its members: the next request of that name begins another gang.
+    asks("a", "g", (2, 1), "zone", "requested");
+    asks("a", "g", (3, 2), "", "gang_invalid gang.size");
+}
+
 /// Allocations by name, each with its gang, of so many, and what it is to start after.
 struct Chain {
     t: Table,

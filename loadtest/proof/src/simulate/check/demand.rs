@@ -42,6 +42,15 @@ pub struct Gang {
     pub label: String,
 }
 
+pub fn gang_asked(gang: &v1::GangRequest) -> Gang {
+    Gang {
+        name: gang.name.clone(),
+        size: positive(gang.size),
+        min: positive(if gang.min == 0 { gang.size } else { gang.min }),
+        label: gang.uniform_label.clone(),
+    }
+}
+
 fn positive(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }
@@ -102,12 +111,7 @@ impl Demand {
                 .map(|asked| (asked.name.clone(), positive(asked.amount)))
                 .collect(),
             rules: rules(submit.rules.as_ref()),
-            gang: submit.gang.as_ref().map(|gang| Gang {
-                name: gang.name.clone(),
-                size: positive(gang.size),
-                min: positive(if gang.min == 0 { gang.size } else { gang.min }),
-                label: gang.uniform_label.clone(),
-            }),
+            gang: submit.gang.as_ref().map(gang_asked),
             depends_on: submit
                 .depends_on
                 .iter()

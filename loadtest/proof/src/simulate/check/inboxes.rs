@@ -14,7 +14,7 @@ pub use message::{Answer, Ask, Asked, Decided, Expect, TurnedAway};
 
 use super::{Checker, Invariant, Place, Violation, Writer, chain::Handled, foreign, process_of};
 use crate::simulate::process::Orders;
-use due::Due;
+use due::{Due, GANG_INVALID};
 use message::{Read, slot_of};
 use rates::Rates;
 use schemas::v1::{self, event::Kind, request::Verb};
@@ -353,6 +353,13 @@ impl Checker {
                 self.keep(&of, Window::Ms(at.now));
                 at.no
             }
+            // It may be the first member of the next gang of that name.
+            (Due::Accepted, Kind::OperationRefused(_))
+                if refused_by(kind) == Some(GANG_INVALID) && self.may_contradict(&of) =>
+            {
+                self.keep(&of, Window::Ms(at.now));
+                at.no
+            }
             (Due::Accepted, _) => {
                 let window = self.accepted(&of, kind)?;
                 self.keep(&of, window);
@@ -394,6 +401,14 @@ impl Checker {
             _ => false,
         };
         self.began_at_first_level && newer
+    }
+
+    /// Returns whether earlier members have the name of its gang, and it is unknown if they are of the same gang.
+    fn may_contradict(&self, of: &Operation) -> bool {
+        match &of.read.verb {
+            Some(Verb::Submit(submit)) => self.contradicts_its_gang(of, submit).is_none(),
+            _ => false,
+        }
     }
 
     /// The event says whose operation it is.

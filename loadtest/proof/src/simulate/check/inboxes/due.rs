@@ -2,7 +2,7 @@
 //! asks too much or has no room in its table is turned away, what cannot be read is refused; then comes the verb.
 
 use super::{Expect, OPERATOR, Operation, slot_of};
-use crate::simulate::check::Checker;
+use crate::simulate::check::{Checker, demand::gang_asked};
 use schemas::v1::{self, request::Verb, set_priority::Target};
 
 const OPERATION_TABLE_FULL: i32 = 7;
@@ -15,6 +15,7 @@ const PRIORITY_OUT_OF_RANGE: i32 = 22;
 const ALLOCATION_TABLE_FULL: i32 = 24;
 const RATE_FOR_A_PAST_HOUR: i32 = 25;
 const PRIORITY_CLASS_UNKNOWN: i32 = 28;
+pub const GANG_INVALID: i32 = 29;
 const TEAM_UNKNOWN: i32 = 80;
 const INTERVAL_INVALID: i32 = 32;
 const SETTING_INVALID: i32 = 33;
@@ -282,11 +283,37 @@ impl Checker {
             refused_if(!allowed, PRIORITY_CLASS_FORBIDDEN)?;
             refused_if(self.settings.is_closed("class", class), CLOSED)?;
         }
+        let contradicts = self.contradicts_its_gang(of, submit);
+        refused_if(contradicts == Some(true), GANG_INVALID)?;
         for on in &submit.depends_on {
             let known = self.known_no(of, &on.allocation_id);
             refused_if(known.is_none(), DEPENDENCY_UNKNOWN)?;
         }
         self.room_obstacle(of, tenant)
+    }
+
+    /// Returns whether the request contradicts the earlier members of its gang; `None` if some of them have ended or disagree,
+    /// so that it may be the first member of the next gang of that name.
+    pub(super) fn contradicts_its_gang(&self, of: &Operation, submit: &v1::Submit) -> Option<bool> {
+        let asked = submit.gang.as_ref().map(gang_asked);
+        let Some(asked) = asked else {
+            return Some(false);
+        };
+        let of_name = self.allocations.iter().filter_map(|(no, a)| {
+            let gang = a.demand.gang.as_ref()?;
+            let same = a.tenant == of.ask.tenant && gang.name == asked.name;
+            same.then_some((no, gang))
+        });
+        let members: Vec<_> = of_name.collect();
+        let Some((_, gang)) = members.first() else {
+            return Some(false);
+        };
+        let ended = |no: u64| self.allocations.admission_saw_end(no, &of.at);
+        let clear = members.iter().all(|(no, it)| it == gang && !ended(*no));
+        match clear && members.len() as u64 <= gang.size {
+            true => Some((members.len() as u64) < gang.size && **gang != asked),
+            false => (members.iter().all(|(_, it)| **it == asked)).then_some(false),
+        }
     }
 
     fn queue_is_closed_to(&self, tenant: &str, submit: &v1::Submit) -> bool {
