@@ -169,7 +169,7 @@ impl Books {
                     self.mark_room(id, resource);
                 }
             }
-            // What a lender may take back depends on all that its tenant holds and is owed, even where that changes no share.
+            // A lender's claim depends on all that its tenant holds and is owed, even if the tenant's share does not change.
             self.mark_lenders(id);
         }
         if turned {
@@ -349,8 +349,13 @@ impl Books {
     pub fn park(&mut self, place: Place, order: super::claim::Order) {
         let point = match place {
             Place::At(point) => {
+                let head = self.queues.head(point);
                 if self.queues.insert(point, order) {
                     self.retain_point(point, true);
+                }
+                if point.is_choice() && head.is_some_and(|head| order < head) {
+                    // The former head kept others of the tenant waiting at its models; the new one may not.
+                    self.mark_tenant(point.account);
                 }
                 point
             }

@@ -29,7 +29,7 @@ pub(super) struct Fleet {
 }
 
 impl Fleet {
-    /// Notes the node, which is new or another one by now. Returns whether the models of the fleet have changed.
+    /// Registers a new or changed node; returns whether the models of the fleet have changed.
     pub fn register(&mut self, node: &Token, capacity: &NodeCapacity) -> bool {
         let place = RateScope {
             pool: capacity.label("pool").cloned(),
@@ -46,7 +46,7 @@ impl Fleet {
             Some(model) => self.nodes.insert(node.clone(), model.cloned()),
             None => self.nodes.remove(node),
         };
-        // The new one is counted first: a node that stays what it was changes nothing.
+        // The new model is counted before the old one is removed: a node that keeps its model changes nothing.
         let mut changed = false;
         if let Some(model) = model {
             let nodes = self.models.entry(model.cloned()).or_default();

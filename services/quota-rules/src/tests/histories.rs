@@ -46,7 +46,7 @@ pub(super) struct History {
     live: BTreeMap<u64, (Phase, bool)>,
     /// What GPUs each asked for, and which it was granted.
     gpus: BTreeMap<u64, (GpuRequest, Option<ModelGrant>)>,
-    /// Their models; none: no GPUs.
+    /// Models of the nodes; `None` for a node without GPUs.
     nodes: BTreeMap<&'static str, Option<&'static str>>,
     order: Vec<u64>,
     /// Told to stop.
@@ -61,7 +61,7 @@ pub(super) struct History {
 /// What came in, or that it was decided then, and what that was.
 #[derive(Clone)]
 pub(super) enum Step {
-    Observed(u64, Box<Event>),
+    Observed(Millis, u64, Box<Event>),
     Decided(Millis, Vec<Event>),
 }
 
@@ -129,7 +129,8 @@ impl History {
         }
         self.checker.input(no, &event, self.world.now);
         self.world.observe(no, &event);
-        self.record.push(Step::Observed(no, Box::new(event)));
+        let now = self.world.now;
+        self.record.push(Step::Observed(now, no, Box::new(event)));
     }
 
     fn step(&mut self, text: &str) {
@@ -137,7 +138,7 @@ impl History {
         self.observe(0, event);
     }
 
-    /// A node of this name has GPUs of this model from now on, or none.
+    /// Registers the node with GPUs of this model, or with none.
     fn node(&mut self, node: &'static str, model: Option<&'static str>) {
         if self.nodes.get(node) != Some(&model) {
             self.step(&format!("node {node} {}", model.unwrap_or("-")));
@@ -488,7 +489,7 @@ impl History {
         }
     }
 
-    /// What a leader that begins with the snapshot finds was found before.
+    /// Checks that a leader that starts from the snapshot has nothing to decide.
     fn a_new_leader_decides_nothing(&self) {
         let mut draft = Draft::new(self.world.now, EventNo(1));
         self.world.restored().decide(&Config::default(), &mut draft);

@@ -148,3 +148,15 @@ fn a_model_that_no_node_has_any_more_is_waited_for_no_longer() {
          node n1 - => 2 waits quota never fits: a gpu:* (limit 0, actual 1000)",
     );
 }
+
+#[test]
+fn another_head_of_a_choice_leaves_its_models_to_those_behind() {
+    check(
+        "node n1 T4, node n2 V100, tenant a wait, limit a gpu 90000, limit a/p gpu:T4 0, limit a/p gpu:V100 2000, limit a/q gpu:T4 0, limit a/q gpu:V100 1000
+         ask 1 a/p gpu=1:V100 => 1 reserved
+         ask 2 a/q gpu=1:V100 => 2 reserved
+         ask 3 a/p gpu=2:T4:V100 => 3 waits quota exceeded: a gpu:T4|V100 (limit 0, actual 2000)
+         ask 4 a/p gpu=1:V100 => 4 waits quota exceeded: a/p gpu:V100 (limit 2000, actual 3000)
+         ask 5 a/q gpu=1:T4:V100 prio=5 => 5 waits quota exceeded: a gpu:T4|V100 (limit 0, actual 1000); 4 waits quota exceeded: a gpu:V100 (limit 2000, actual 3000)",
+    );
+}

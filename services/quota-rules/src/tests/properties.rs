@@ -83,7 +83,8 @@ fn what_others_ask_and_what_is_impossible_changes_nothing() {
         };
         for step in quiet {
             match step {
-                Step::Observed(no, event) => {
+                Step::Observed(now, no, event) => {
+                    noise.world.now = now;
                     noise.world.observe(no, &event);
                     if let Event::AllocationRequested(_) = *event {
                         noise.make(no);
