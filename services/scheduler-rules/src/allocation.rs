@@ -5,13 +5,13 @@ use super::{
     fleet::{NodeNo, Taken},
     gang::GangNo,
     interner::Interner,
-    job_sets::{JobSetNo, JobSets},
+    job_sets::{Count, JobSetNo, JobSets, Member},
     queues::{Key, QueueNo, Use},
     settings::{PriorityNo, Settings},
 };
 use ledger::IllegalEvent;
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeSet, fmt};
+use std::{collections::BTreeSet, fmt, ops::Range};
 use vocab::{AllocationNo, Millis, Numbered, PendingGroupNo, RunExit, RunState, Token};
 
 /// An allocation that has not ended.
@@ -323,7 +323,7 @@ impl Allocations {
     pub fn remove(&mut self, no: AllocationNo) -> Option<(Live, Option<ClassNo>)> {
         let live = self.live.remove(&no)?;
         let lives = |no: &AllocationNo| self.live.contains_key(no);
-        self.job_sets.leave(live.job_set, no, lives);
+        self.job_sets.leave(member(no, &live), lives);
         let class = self.classes.release(live.class.0).map(|_| live.class);
         Some((live, class))
     }
@@ -344,8 +344,13 @@ impl Allocations {
         self.classes.release(before.0).map(|_| before)
     }
 
-    pub fn join_job_set(&mut self, tenant: &Token, name: &Token, no: AllocationNo) -> JobSetNo {
-        self.job_sets.join(tenant, name, no)
+    pub fn join_job_set(
+        &mut self,
+        tenant: &Token,
+        name: &Token,
+        member: (AllocationNo, bool),
+    ) -> JobSetNo {
+        self.job_sets.join(tenant, name, member)
     }
 
     /// Whether it is in the tenant's job set of this name.
@@ -353,16 +358,22 @@ impl Allocations {
         self.job_sets.is(live.job_set, tenant, job_set)
     }
 
-    /// Those of the tenant's job set that were requested before `before` and have not ended.
+    /// Returns at most `most` members of the job set in this range, the lowest numbers first. Some may have ended.
     pub fn in_job_set(
         &mut self,
-        tenant: &Token,
-        name: &Token,
-        before: AllocationNo,
+        set: (&Token, &Token),
+        range: Range<AllocationNo>,
+        most: usize,
     ) -> Vec<AllocationNo> {
-        let all = self.live.iter().map(|(no, live)| (*no, live.job_set));
-        let members = self.job_sets.members((tenant, name), before, all);
-        members.filter(|no| self.live.contains_key(no)).collect()
+        let all = self.live.iter().map(|(no, live)| member(*no, live));
+        self.job_sets.members(set, range, most, all)
+    }
+
+    /// Counts the members of the job set that were requested before `before` and have not ended.
+    pub fn count_job_set(&mut self, set: (&Token, &Token), before: AllocationNo) -> Count {
+        let all = self.live.iter().map(|(no, live)| member(*no, live));
+        let of = |no: &AllocationNo| self.live.get(no).map(|live| member(*no, live));
+        self.job_sets.count(set, before, of, all)
     }
 
     // --- runs
@@ -441,5 +452,13 @@ impl Allocations {
     /// The caller says what it is instead.
     pub fn denominate(&mut self, no: AllocationNo) {
         self.nominated.remove(&no);
+    }
+}
+
+fn member(no: AllocationNo, live: &Live) -> Member {
+    Member {
+        no,
+        set: live.job_set,
+        classed: live.priority_class.is_some(),
     }
 }

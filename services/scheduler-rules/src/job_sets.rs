@@ -3,7 +3,7 @@
 use super::interner::Interner;
 use ledger::Scratch;
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::Range};
 use vocab::{AllocationNo, Token};
 
 /// A tenant's job set with allocations that have not ended.
@@ -24,6 +24,24 @@ pub struct JobSets {
 struct Members {
     numbers: VecDeque<AllocationNo>,
     ended: usize,
+    /// Live members with a priority class.
+    classed: usize,
+}
+
+/// A live allocation of a job set.
+#[derive(Debug, Clone, Copy)]
+pub struct Member {
+    pub no: AllocationNo,
+    pub set: JobSetNo,
+    /// True if it has a priority class.
+    pub classed: bool,
+}
+
+/// Numbers of live members.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Count {
+    pub all: usize,
+    pub classed: usize,
 }
 
 impl JobSets {
@@ -33,10 +51,15 @@ impl JobSets {
         (of, called) == (tenant, name)
     }
 
-    pub fn join(&mut self, tenant: &Token, name: &Token, no: AllocationNo) -> JobSetNo {
+    pub fn join(
+        &mut self,
+        tenant: &Token,
+        name: &Token,
+        (no, classed): (AllocationNo, bool),
+    ) -> JobSetNo {
         let set = self.names.acquire(&(tenant.clone(), name.clone()));
         if let Some(members) = &mut self.members.0 {
-            of(members, set).numbers.push_back(no);
+            of(members, set).join(no, classed);
         }
         JobSetNo(set)
     }
@@ -44,8 +67,7 @@ impl JobSets {
     /// It has ended, and does not live any more.
     pub fn leave(
         &mut self,
-        set: JobSetNo,
-        no: AllocationNo,
+        Member { no, set, classed }: Member,
         lives: impl Fn(&AllocationNo) -> bool,
     ) {
         let last = self.names.release(set.0).is_some();
@@ -58,6 +80,7 @@ impl JobSets {
             return;
         }
         members.ended += 1;
+        members.classed -= usize::from(classed);
         if members.numbers.front() == Some(&no) {
             while members.numbers.front().is_some_and(|no| !lives(no)) {
                 members.numbers.pop_front();
@@ -70,26 +93,72 @@ impl JobSets {
         }
     }
 
-    /// Those of the tenant's job set with numbers below `before`, some of whom may have ended. `all` are those who live.
+    /// Returns at most `most` members of the job set in this range, the lowest numbers first. Some may have ended. `all` are the
+    /// live allocations.
     pub fn members(
         &mut self,
         (tenant, name): (&Token, &Token),
+        range: Range<AllocationNo>,
+        most: usize,
+        all: impl Iterator<Item = Member>,
+    ) -> Vec<AllocationNo> {
+        let Some(members) = self.find(tenant, name, all) else {
+            return Vec::new();
+        };
+        let first = members.numbers.partition_point(|no| *no < range.start);
+        let members = members.numbers.range(first..).copied();
+        members
+            .take_while(|no| *no < range.end)
+            .take(most)
+            .collect()
+    }
+
+    /// Counts the live members of the job set with numbers below `before`. Members with higher numbers are read one by one with
+    /// `member`, which returns `None` for one that has ended.
+    pub fn count(
+        &mut self,
+        (tenant, name): (&Token, &Token),
         before: AllocationNo,
-        all: impl Iterator<Item = (AllocationNo, JobSetNo)>,
-    ) -> impl Iterator<Item = AllocationNo> {
-        let set = self.names.find(&(tenant.clone(), name.clone()));
-        let numbers = set.map(|set| {
-            let members = self.members.0.get_or_insert_with(|| {
-                let mut members = Vec::new();
-                for (no, JobSetNo(set)) in all {
-                    of(&mut members, set).numbers.push_back(no);
-                }
-                members
-            });
-            of(members, set).numbers.iter()
+        member: impl Fn(&AllocationNo) -> Option<Member>,
+        all: impl Iterator<Item = Member>,
+    ) -> Count {
+        let Some(members) = self.find(tenant, name, all) else {
+            return Count::default();
+        };
+        let mut count = Count {
+            all: members.numbers.len() - members.ended,
+            classed: members.classed,
+        };
+        let later = members.numbers.iter().rev().take_while(|no| **no >= before);
+        for later in later.filter_map(member) {
+            count.all -= 1;
+            count.classed -= usize::from(later.classed);
+        }
+        count
+    }
+
+    fn find(
+        &mut self,
+        tenant: &Token,
+        name: &Token,
+        all: impl Iterator<Item = Member>,
+    ) -> Option<&Members> {
+        let set = self.names.find(&(tenant.clone(), name.clone()))?;
+        let members = self.members.0.get_or_insert_with(|| {
+            let mut members = Vec::new();
+            for member in all {
+                of(&mut members, member.set.0).join(member.no, member.classed);
+            }
+            members
         });
-        let numbers = numbers.into_iter().flatten();
-        numbers.take_while(move |no| **no < before).copied()
+        Some(of(members, set))
+    }
+}
+
+impl Members {
+    fn join(&mut self, no: AllocationNo, classed: bool) {
+        self.numbers.push_back(no);
+        self.classed += usize::from(classed);
     }
 }
 

@@ -30,7 +30,11 @@ impl Scheduler {
                 .gang
                 .as_ref()
                 .map(|gang| self.waiting.gangs_mut().join(tenant, gang, no)),
-            job_set: self.allocations.join_job_set(tenant, &spec.job_set, no),
+            job_set: self.allocations.join_job_set(
+                tenant,
+                &spec.job_set,
+                (no, priority_class.is_some()),
+            ),
             // Checked at the inbox to be at most 16.
             retries_left: spec.restart.retries.min(255) as u8,
             failures: 0,
@@ -382,6 +386,7 @@ impl Scheduler {
     ) -> Result<(), IllegalEvent> {
         let (no, cause) = (fact.allocation, fact.cause);
         let node = self.allocations.hold_mut(no, fact)?.node;
+        self.is_to_be_walked_again(no);
         let gang = self.allocations.get(&no).and_then(|live| live.gang);
         if cause != EndCause::Preempted {
             self.epoch = Epoch::default();

@@ -1,7 +1,7 @@
 //! How far deciding has come from frame to frame. Only saves work.
 
 use super::work::PutOff;
-use vocab::{AllocationNo, Millis};
+use vocab::{AllocationNo, EventNo, Millis};
 
 #[derive(Debug, Default)]
 pub struct Pace {
@@ -21,6 +21,8 @@ pub struct Pace {
     pub told_from: AllocationNo,
     /// There may be more room somewhere, or others may go there, than when nominees were last looked at.
     pub room_gained: bool,
+    /// Position in the job set of the request that is being decided: members with lower numbers are done.
+    pub walked: Option<(EventNo, AllocationNo)>,
     /// A reservation was granted, changed or ended: others may go to its nodes.
     pub reserved_anew: bool,
 }

@@ -1,6 +1,6 @@
 //! Cancel of a job set: of all that were requested before it, in as many frames as that takes.
 
-use super::{Asked, cancel::cancelled};
+use super::{Asked, cancel::cancelled, walk::each_member};
 use crate::Scheduler;
 use ledger::{Draft, IllegalEvent};
 use vocab::fact::JobSetCancelDecided;
@@ -11,22 +11,19 @@ use vocab::{AllocationNo, EventNo, Token};
 pub fn decide(
     state: &mut Scheduler,
     request: EventNo,
-    (tenant, job_set): (&Token, &Token),
+    set: (&Token, &Token),
     draft: &mut Draft,
 ) -> Option<JobSetCancelDecided> {
-    let members = state
-        .allocations
-        .in_job_set(tenant, job_set, AllocationNo(request.0));
-    let mut stopping = 0;
-    for allocation in members {
-        if draft.full() {
-            return None;
-        }
+    let all = each_member(state, request, set, draft, |state, allocation, draft| {
         if let Some(event) = cancelled(&state.allocations, allocation, draft.now) {
             draft.emit(state, event);
         }
-        stopping += u64::from(state.allocations.contains(&allocation));
+    });
+    if !all {
+        return None;
     }
+    let before = AllocationNo(request.0);
+    let stopping = state.allocations.count_job_set(set, before).all as u64;
     let ended = match state.asked.get(&request) {
         Some(Asked::CancelJobSet { ended, .. }) => *ended,
         Some(Asked::Cancel(_) | Asked::Priority { .. }) | None => 0,
@@ -64,10 +61,9 @@ impl Scheduler {
             Asked::CancelJobSet {
                 tenant, job_set, ..
             } => {
-                for no in
-                    self.allocations
-                        .in_job_set(&tenant, &job_set, AllocationNo(fact.request.0))
-                {
+                let range = AllocationNo(0)..AllocationNo(fact.request.0);
+                let set = (&tenant, &job_set);
+                for no in self.allocations.in_job_set(set, range, usize::MAX) {
                     self.will_not_be_queued_again(no);
                 }
                 Ok(())

@@ -4,6 +4,7 @@
 mod cancel;
 mod cancel_job_set;
 mod priority;
+mod walk;
 
 use super::{Scheduler, Written};
 use ledger::{Draft, IllegalEvent};

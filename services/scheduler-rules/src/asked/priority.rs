@@ -1,6 +1,6 @@
 //! A change of priority, of one allocation or of all of a job set. Those with a priority class have the class's.
 
-use super::Asked;
+use super::{Asked, walk::each_member};
 use crate::{Scheduler, allocation::Phase, preempt::Epoch, queues::Key};
 use ledger::{Draft, IllegalEvent};
 use vocab::fact::{AllocationReprioritised, PriorityDecided};
@@ -14,8 +14,8 @@ pub fn decide(
     (target, priority): (&PriorityTarget, i32),
     draft: &mut Draft,
 ) -> Option<PriorityDecided> {
-    let targets = match targets(state, request, tenant, target) {
-        Ok(targets) => targets,
+    let allocations = match count(state, request, tenant, target) {
+        Ok(allocations) => allocations,
         Err(refusal) => {
             return Some(PriorityDecided {
                 request,
@@ -24,54 +24,54 @@ pub fn decide(
             });
         }
     };
-    for allocation in &targets {
-        if draft.full() {
-            return None;
-        }
-        let has = state.allocations.get(allocation).map(|live| live.priority);
-        if has != Some(priority) {
-            let allocation = *allocation;
+    let change = |state: &mut Scheduler, allocation, draft: &mut Draft| {
+        let live = state.allocations.get(&allocation);
+        let other = live.filter(|it| it.priority_class.is_none() && it.priority != priority);
+        if other.is_some() {
             let event = AllocationReprioritised {
                 allocation,
                 priority,
             };
             draft.emit(state, event);
         }
+    };
+    match target {
+        PriorityTarget::Allocation(no) => change(state, *no, draft),
+        PriorityTarget::JobSet(job_set) => {
+            if !each_member(state, request, (tenant, job_set), draft, change) {
+                return None;
+            }
+        }
     }
     Some(PriorityDecided {
         request,
-        allocations: targets.len() as u64,
+        allocations,
         refusal: None,
     })
 }
 
-fn targets(
+/// Counts the allocations that the change applies to.
+fn count(
     state: &mut Scheduler,
     request: EventNo,
     tenant: &Token,
     target: &PriorityTarget,
-) -> Result<Vec<AllocationNo>, Refusal> {
+) -> Result<u64, Refusal> {
     match target {
         PriorityTarget::Allocation(no) => match state.allocations.get(no) {
             None => Err(Refusal::new(Rule::AllocationEnded, "allocation_id")),
             Some(live) if live.priority_class.is_some() => {
                 Err(Refusal::new(Rule::SettingInvalid, "priority_class"))
             }
-            Some(_) => Ok(vec![*no]),
+            Some(_) => Ok(1),
         },
         PriorityTarget::JobSet(job_set) => {
-            let mut members =
-                state
-                    .allocations
-                    .in_job_set(tenant, job_set, AllocationNo(request.0));
-            members.retain(|no| {
-                let live = state.allocations.get(no);
-                live.is_some_and(|live| live.priority_class.is_none())
-            });
-            if members.is_empty() {
-                return Err(Refusal::new(Rule::AllocationNotFound, "job_set"));
+            let before = AllocationNo(request.0);
+            let count = state.allocations.count_job_set((tenant, job_set), before);
+            match count.all - count.classed {
+                0 => Err(Refusal::new(Rule::AllocationNotFound, "job_set")),
+                count => Ok(count as u64),
             }
-            Ok(members)
         }
     }
 }

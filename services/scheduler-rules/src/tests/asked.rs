@@ -109,6 +109,60 @@ fn a_large_job_set_is_cancelled_over_several_frames() {
 }
 
 #[test]
+fn a_large_job_set_is_continued_where_the_frame_before_stopped() {
+    const ALL: usize = 20_000;
+    let mut w = World::new();
+    w.node("n", 1, capacity(4, 64, 0));
+    let jobs = w.submit("t", ALL, of_set("a", 1));
+    w.settle();
+    w.prioritise("t", set("a"), 7);
+    let mut changed = 0;
+    let told = loop {
+        let events = w.decide();
+        let is_change = |event: &&Event| matches!(event, Event::AllocationReprioritised(_));
+        changed += events.iter().filter(is_change).count();
+        let told = events.iter().find_map(|event| match event {
+            Event::PriorityDecided(decided) => Some(decided.allocations),
+            _ => None,
+        });
+        if let Some(told) = told {
+            break told;
+        }
+        let next = w.state.pace.walked.map(|(_, next)| next.0);
+        assert_eq!(next, Some(jobs[changed]));
+    };
+    assert_eq!((told, changed), (ALL as u64, ALL));
+}
+
+#[test]
+fn a_preempted_allocation_that_is_queued_again_during_the_cancel_of_its_job_set_is_cancelled() {
+    const ALL: usize = 20_000;
+    let mut w = World::new();
+    w.node("n", 1, capacity(4, 64, 0));
+    let low = w.submit("t", 1, class(of_set("a", 4), 0));
+    w.settle();
+    w.submit("t", ALL, of_set("a", 1));
+    w.settle();
+    let high = w.submit("u", 1, class(of_set("b", 4), 2));
+    w.decide();
+    let binding = w.state.live()[&AllocationNo(low[0])].binding();
+    assert!(binding.is_some_and(|it| it.stop.is_some()));
+    w.cancel_job_set("t", "a");
+    w.decide();
+    let next = w.state.pace.walked.map(|(_, next)| next.0);
+    assert!(next.is_some_and(|next| next > low[0]), "{next:?}");
+    w.report(low[0], "n", RunState::Finished);
+    let events = w.settle();
+    let told = events.iter().find_map(|event| match event {
+        Event::JobSetCancelDecided(decided) => Some(decided.allocations),
+        _ => None,
+    });
+    assert_eq!(told, Some(ALL as u64 + 1));
+    assert_eq!(w.state.live().len(), 1);
+    assert_eq!(w.on_nodes(&high), 1);
+}
+
+#[test]
 fn members_that_end_in_any_order_are_forgotten() {
     let mut w = World::new();
     let jobs = w.submit("t", 100, of_set("a", 1));
