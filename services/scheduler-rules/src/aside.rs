@@ -4,13 +4,18 @@
 use super::{
     Scheduler,
     allocation::Live,
-    fleet::{NodeNo, Wanted},
-    queues::Key,
+    class::Class,
+    fleet::{Moves, Node, NodeNo, Others, Wanted, keeps_off},
+    queues::{Key, PendingGroup},
     reserve::Reservations,
     seeker::Seeker,
     waiting::Promise,
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    cell::RefCell,
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+};
 use vocab::{AllocationNo, Millis, WaitingReason};
 
 /// Found anew for each round of decisions, from the state alone.
@@ -53,10 +58,7 @@ impl Aside {
 
     /// The same of one that need not stand in the state.
     pub(super) fn lets_seeker(&self, state: &Scheduler, seeker: &Seeker<'_>, node: NodeNo) -> bool {
-        let ends = match seeker.run_time_ms {
-            0 => None,
-            run_time_ms => Some(Millis(self.now.0.saturating_add_unsigned(run_time_ms))),
-        };
+        let ends = ends(self.now, seeker.run_time_ms);
         if !state
             .reservations
             .let_in(state.waiting.queues(), seeker.queue, node, self.now, ends)
@@ -74,11 +76,13 @@ impl Aside {
 
 /// Kinds of request that a place is looked for, the first in line first: each look is at all nodes and what is on them.
 const LOOKS_MAX: usize = 64;
+/// Number of ends that are considered for an allocation with rules about others. Later moments count as unknown.
+const ENDS_MAX: usize = 16;
 
 /// The one to whom a place is promised: of those that were told that there is no room, the first by priority and order for
-/// whom it can be known when there will be. One for whom it cannot takes the promise from nobody.
+/// which it can be known when there will be, and which may be there then. One for which it cannot is skipped.
 fn promise(state: &Scheduler, now: Millis) -> Option<Promise> {
-    let told = |pending_group: &&super::queues::PendingGroup| {
+    let told = |pending_group: &&PendingGroup| {
         let said = pending_group.said.as_ref();
         said.is_some_and(|said| {
             let room = [WaitingReason::NoRoomNow, WaitingReason::PreemptionLimit];
@@ -104,23 +108,18 @@ fn promise(state: &Scheduler, now: Millis) -> Option<Promise> {
         if looked_at.len() > LOOKS_MAX {
             return None;
         }
-        let wanted = Wanted {
-            no: live.class,
-            class: state.allocations.class(live.class),
-            policy,
-        };
-        let places = state
+        let forecast = StartForecast::of(state, head.allocation, live, now);
+        // It is not known when a nominee that minds it will have come.
+        let minding = state.minding(head.allocation, forecast.wanted.class);
+        let nodes = state
             .fleet
-            .nodes()
-            .iter()
-            .zip(0..)
-            .filter_map(|(node, no)| {
-                let no = NodeNo(no);
-                // A node that is being cleared is promised already.
-                let may = node.open() && node.nominees.is_empty();
-                let from = may.then(|| state.free_from(no, &wanted, now))??;
-                Some((from, std::cmp::Reverse(node.precedence), no))
-            });
+            .all()
+            .filter(|node| minding.let_it_come_to(*node));
+        let places = nodes.filter_map(|node| {
+            let from = forecast.free_from(node)?;
+            let precedence = state.fleet.node(node).precedence;
+            Some((from, Reverse(precedence), node))
+        });
         if let Some((from, _, node)) = places.min() {
             return Some(Promise {
                 to: head.allocation,
@@ -132,39 +131,143 @@ fn promise(state: &Scheduler, now: Millis) -> Option<Promise> {
     None
 }
 
-impl Scheduler {
-    /// When the node has room for what is wanted, if nothing more comes and what runs ends by its estimate. None when that
-    /// cannot be known.
-    fn free_from(&self, no: NodeNo, wanted: &Wanted<'_>, now: Millis) -> Option<Millis> {
-        let capacity = self.fleet.capacity(no);
-        let mut node = self.fleet.node(no).clone();
-        if self.fleet.value_of(&node, capacity, wanted).fits() {
-            return Some(now);
+/// Earliest starts of a pending allocation by node, if nothing else is placed and running allocations end by their estimates.
+struct StartForecast<'a> {
+    state: &'a Scheduler,
+    now: Millis,
+    wanted: Wanted<'a>,
+    seeker: Seeker<'a>,
+    /// Members of the groups in its rules that have a known end, by end.
+    others: Vec<(Millis, NodeNo, &'a Class)>,
+    /// Positions of the remaining members, by the number of `others` that have ended.
+    left: RefCell<BTreeMap<usize, Others<'a>>>,
+}
+
+impl<'a> StartForecast<'a> {
+    fn of(state: &'a Scheduler, no: AllocationNo, live: &Live, now: Millis) -> Self {
+        let seeker = state.seeker(no, live);
+        let class = seeker.class;
+        let groups: BTreeSet<_> = class.groups_looked_at().collect();
+        let members = groups
+            .iter()
+            .flat_map(|(tenant, group)| state.fleet.members(tenant, group));
+        let there = members.filter(|(_, members)| members.there > 0);
+        let nodes: BTreeSet<NodeNo> = there.map(|(node, _)| node).collect();
+        let mut others = Vec::new();
+        for node in nodes {
+            for held in &state.fleet.node(node).holds {
+                let of = state.allocations.get(held);
+                let of = of.map(|live| state.allocations.class(live.class));
+                let looked_at = of.filter(|of| of.group().is_some_and(|it| groups.contains(&it)));
+                if let (Some(of), Some(end)) = (looked_at, state.estimated_end(*held)) {
+                    others.push((end, node, of));
+                }
+            }
+        }
+        others.sort_by_key(|(end, node, _)| (*end, *node));
+        Self {
+            state,
+            now,
+            wanted: Wanted {
+                no: live.class,
+                class,
+                policy: seeker.policy,
+            },
+            seeker,
+            others,
+            left: RefCell::default(),
+        }
+    }
+
+    /// Returns the first moment at which it may be on the node and there is room; `None` if that cannot be known. An allocation
+    /// that runs longer than estimated counts as the next to end, so the moment may be past.
+    fn free_from(&self, no: NodeNo) -> Option<Millis> {
+        let state = self.state;
+        let there = state.fleet.node(no);
+        let capacity = state.fleet.capacity(no);
+        // A node that is being cleared is promised already.
+        let may = there.open()
+            && there.nominees.is_empty()
+            && keeps_off(capacity, self.wanted.class).is_none();
+        if !may {
+            return None;
+        }
+        if self.may_start(there, no, self.now, 0) {
+            return Some(self.now);
         }
         let mut ends = BTreeMap::<Millis, Vec<AllocationNo>>::new();
-        for held in &node.holds {
-            if let Some(end) = self.estimated_end(*held) {
-                ends.entry(end.max(now)).or_default().push(*held);
+        for held in &there.holds {
+            if let Some(end) = state.estimated_end(*held) {
+                ends.entry(end).or_default().push(*held);
             }
         }
-        for (end, held) in ends {
-            for no in held {
-                let live = self.allocations.get(&no)?;
-                let class = self.allocations.class(live.class);
-                node.give_back(capacity, (no, class), &live.binding()?.taken);
+        let mut moments: Vec<_> = self.others.iter().map(|(end, _, _)| *end).collect();
+        moments.dedup();
+        let unknown = moments.get(ENDS_MAX).copied();
+        let reserved = state.reservations.moments_of(no);
+        moments.extend(reserved.filter(|moment| *moment > self.now));
+        for moment in moments {
+            ends.entry(moment).or_default();
+        }
+        let mut node = there.clone();
+        for (moment, held) in ends {
+            if unknown.is_some_and(|unknown| unknown <= moment) {
+                return None;
             }
-            if self.fleet.value_of(&node, capacity, wanted).fits() {
-                return Some(end);
+            for held in held {
+                let live = state.allocations.get(&held)?;
+                let class = state.allocations.class(live.class);
+                node.give_back(capacity, (held, class), &live.binding()?.taken);
+            }
+            let ended = self.others.partition_point(|(end, _, _)| *end <= moment);
+            if self.may_start(&node, no, moment.max(self.now), ended) {
+                return Some(moment);
             }
         }
         None
     }
 
-    fn estimated_end(&self, no: AllocationNo) -> Option<Millis> {
+    /// Returns whether it may start on `node` at that moment, when the first `ended` of `others` have ended.
+    fn may_start(&self, node: &Node, no: NodeNo, at: Millis, ended: usize) -> bool {
+        let state = self.state;
+        let (queues, queue) = (state.waiting.queues(), self.seeker.queue);
+        let ends = ends(at, self.seeker.run_time_ms);
+        let capacity = state.fleet.capacity(no);
+        state.fleet.value_of(node, capacity, &self.wanted).fits()
+            && state.reservations.let_in(queues, queue, no, at, ends)
+            && self.may_be_beside_others(no, ended)
+    }
+
+    /// Returns whether its rules about others allow the node when the first `ended` of `others` have ended.
+    fn may_be_beside_others(&self, node: NodeNo, ended: usize) -> bool {
+        let class = self.wanted.class;
+        if !class.looks_at_others() {
+            return true;
+        }
+        let mut left = self.left.borrow_mut();
+        let left = left.entry(ended).or_insert_with(|| {
+            let gone = self.others[..ended].iter();
+            let moves = Moves {
+                gone: gone.map(|(_, node, class)| (*node, *class)).collect(),
+                ..Moves::default()
+            };
+            Others::of(&self.state.fleet, class, &moves)
+        });
+        left.keep_off(node).is_none()
+    }
+}
+
+/// Returns the estimated end of a run that starts then; `None` without an estimate.
+fn ends(starts: Millis, run_time_ms: u64) -> Option<Millis> {
+    (run_time_ms > 0).then(|| Millis(starts.0.saturating_add_unsigned(run_time_ms)))
+}
+
+impl Scheduler {
+    /// Returns the estimated end of an allocation on a node; `None` without an estimate.
+    pub(super) fn estimated_end(&self, no: AllocationNo) -> Option<Millis> {
         let live = self.allocations.get(&no)?;
         let binding = live.binding()?;
-        let began = binding.started.unwrap_or(binding.placed);
-        (live.run_time_ms > 0).then(|| Millis(began.0.saturating_add_unsigned(live.run_time_ms)))
+        ends(binding.started.unwrap_or(binding.placed), live.run_time_ms)
     }
 
     /// Whether the one to whom the node is promised still fits at the promised time when `seeker` is there as well.
@@ -197,7 +300,31 @@ impl Scheduler {
                 node.give_back(capacity, (no, class), &binding.taken);
             }
         }
-        let class = self.allocations.class(promised.class);
-        node.check(capacity, class).is_ok()
+        let promised = self.allocations.class(promised.class);
+        node.check(capacity, promised).is_ok() && self.leaves_it_alone(seeker, promise, promised)
+    }
+
+    /// Returns whether the promised allocation's rules still allow the node when `seeker` is there.
+    fn leaves_it_alone(&self, seeker: &Seeker<'_>, promise: &Promise, promised: &Class) -> bool {
+        let group = seeker.class.group();
+        if !promised.groups_looked_at().any(|it| Some(it) == group) {
+            return true;
+        }
+        let held = self.fleet.node(promise.node).holds.iter();
+        let ended = held.filter(|no| {
+            let end = self.estimated_end(**no);
+            end.is_some_and(|end| end <= promise.from)
+        });
+        let gone = ended.filter_map(|no| {
+            let class = self.allocations.get(no)?.class;
+            Some((promise.node, self.allocations.class(class)))
+        });
+        let moves = Moves {
+            gone: gone.collect(),
+            come: vec![(promise.node, seeker.class)],
+            ..Moves::default()
+        };
+        let others = Others::of(&self.fleet, promised, &moves);
+        others.keep_off(promise.node).is_none()
     }
 }

@@ -113,7 +113,7 @@ impl Scheduler {
         };
         let said = pending_group.said.as_ref();
         let changed = said.is_none_or(|said| said.reason != reason);
-        let old = said.is_none_or(|said| now.0 - said.at.0 >= AGAIN_MS);
+        let old = said.is_none_or(|said| now.since(said.at) >= AGAIN_MS);
         if !changed && !old {
             return None;
         }
@@ -159,13 +159,13 @@ impl Scheduler {
         };
         match &live.phase {
             Phase::Queued(pending_group, _) => in_line(*pending_group),
-            Phase::InGang => match live
-                .gang
-                .and_then(|gang| self.waiting.gangs().pending_group(gang))
-            {
-                Some(pending_group) => in_line(pending_group),
-                None => Some((WaitingReason::GangIncomplete, None)),
-            },
+            Phase::InGang => {
+                let gang = live.gang?;
+                match self.waiting.gangs().pending_group(gang) {
+                    Some(pending_group) => in_line(pending_group),
+                    None => Some((self.gang_waits_for(gang), None)),
+                }
+            }
             Phase::AwaitingOthers => Some((WaitingReason::Dependency, None)),
             Phase::Nominated(_) => Some((WaitingReason::Nominated, None)),
             Phase::Pausing(_) => Some((WaitingReason::Backoff, None)),

@@ -4,6 +4,7 @@ use super::{
     Scheduler,
     allocation::{Live, Phase, Stop},
     fleet::Node,
+    gang::GangNo,
     queues::QueueNo,
     scoring::DEVICE_MILLI,
 };
@@ -117,6 +118,7 @@ impl Scheduler {
     pub(super) fn figures(&self, now: Millis, figures: &mut Figures) {
         let mut groups: BTreeMap<PendingGroupNo, (QueueNo, u64, Millis)> = BTreeMap::new();
         let mut queues: BTreeMap<QueueNo, ByReason> = BTreeMap::new();
+        let mut gangs = BTreeMap::new();
         let [mut pending, mut placed, mut running, mut stopping] = [0_u64; 4];
         for live in self.allocations.all().values() {
             let binding = live.binding();
@@ -135,7 +137,7 @@ impl Scheduler {
             if binding.is_some() {
                 continue;
             }
-            match self.waits_in(live) {
+            match self.waits_in(live, &mut gangs) {
                 Ok(group) => {
                     let of_group = groups.entry(group);
                     let of_group = of_group.or_insert((live.queue, 0, live.requested));
@@ -169,8 +171,12 @@ impl Scheduler {
         figures.times(&WAIT_SECONDS, &self.took.wait);
     }
 
-    /// The pending group that it waits in, or why it waits elsewhere.
-    fn waits_in(&self, live: &Live) -> Result<PendingGroupNo, WaitingReason> {
+    /// Returns the pending group that it waits in, or why it waits in none; `known` caches the reason by gang.
+    fn waits_in(
+        &self,
+        live: &Live,
+        known: &mut BTreeMap<GangNo, WaitingReason>,
+    ) -> Result<PendingGroupNo, WaitingReason> {
         match &live.phase {
             Phase::AwaitingQuota(_) => Err(WaitingReason::Quota),
             Phase::AwaitingOthers => Err(WaitingReason::Dependency),
@@ -178,9 +184,12 @@ impl Scheduler {
             Phase::Nominated(_) => Err(WaitingReason::Nominated),
             Phase::Queued(group, _) => Ok(*group),
             Phase::InGang => {
-                let gangs = self.waiting.gangs();
-                let group = live.gang.and_then(|gang| gangs.pending_group(gang));
-                group.ok_or(WaitingReason::GangIncomplete)
+                let gang = live.gang.ok_or(WaitingReason::GangIncomplete)?;
+                let group = self.waiting.gangs().pending_group(gang);
+                group.ok_or_else(|| {
+                    let reason = known.entry(gang);
+                    *reason.or_insert_with(|| self.gang_waits_for(gang))
+                })
             }
             // It is on a node.
             Phase::Held(_) => Err(WaitingReason::FairShare),

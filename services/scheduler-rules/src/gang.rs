@@ -55,6 +55,11 @@ impl Gang {
         self.min.saturating_sub(self.finished).max(1) as usize
     }
 
+    /// Returns the members that have not ended.
+    pub fn members(&self) -> impl Iterator<Item = AllocationNo> {
+        self.members.iter().copied()
+    }
+
     /// Those that wait for the others.
     pub fn ready(&self) -> &BTreeSet<AllocationNo> {
         &self.ready

@@ -212,6 +212,8 @@ impl Scheduler {
             .get(&no)
             .ok_or_else(|| IllegalEvent::new("no such allocation", fact))?;
         let queue = live.queue;
+        // If its gang forms below, the report on that comes after this one.
+        self.waiting.is_told(no);
         match live.phase {
             Phase::Held(_) | Phase::AwaitingQuota(_) => {
                 return Err(IllegalEvent::new("not waiting", fact));
@@ -241,8 +243,18 @@ impl Scheduler {
             | Phase::InGang
             | Phase::Nominated(_) => {}
         }
-        self.waiting.is_told(no);
+        if self.waits_for_fellows(no).is_some_and(|now| now != reason) {
+            self.waiting.tell([no]);
+        }
         Ok(())
+    }
+
+    /// Returns why a ready member of a gang without a pending group waits; `None` for all other allocations.
+    fn waits_for_fellows(&self, no: AllocationNo) -> Option<WaitingReason> {
+        let live = self.allocations.get(&no)?;
+        let gang = live.gang.filter(|_| live.phase == Phase::InGang)?;
+        let waits = self.waiting.gangs().unit(gang).is_none();
+        waits.then(|| self.gang_waits_for(gang))
     }
 
     pub(super) fn nominated(
@@ -418,6 +430,9 @@ impl Scheduler {
         if let Some(gang) = gang {
             self.settle(gang);
             self.form(gang);
+        }
+        if self.waits_for_fellows(no).is_some() {
+            self.waiting.tell([no]);
         }
         Ok(())
     }

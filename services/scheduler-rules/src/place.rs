@@ -41,6 +41,8 @@ struct Search<'a> {
     aside: &'a Aside,
     trial: Trial,
     steps_left: u32,
+    /// Any member may be placed next, and not only the first: a member with rules about another may have to follow it.
+    in_any_order: bool,
     /// Some are left out on the way that is tried.
     left_out: bool,
     /// The most that were placed at once.
@@ -414,8 +416,9 @@ impl Scheduler {
             .cloned()
     }
 
-    /// Places for as many members as find one: the largest first, each on its best node, as long as that finds places for
-    /// all; else by a search that takes back what stands in the way of another, of so many steps at the most.
+    /// Finds places for as many members as possible: the largest first, each on its best node, as long as that finds places for
+    /// all; else by a search that undoes places that block another member, of at most `STEPS_MAX` steps. If a member has rules
+    /// about others, a second search tries the members in any order.
     pub(super) fn try_all(
         &mut self,
         members: &[AllocationNo],
@@ -449,12 +452,24 @@ impl Scheduler {
             aside,
             trial,
             steps_left: STEPS_MAX,
+            in_any_order: false,
             left_out: false,
             best: found,
         };
-        self.search(&members, &mut search);
+        let all = self.search(&members, &mut search);
         self.undo(&mut search.trial, 0);
+        if !all && self.any_looks_at_others(&members) {
+            search.steps_left = STEPS_MAX;
+            search.in_any_order = true;
+            self.search(&members, &mut search);
+            self.undo(&mut search.trial, 0);
+        }
         search.best
+    }
+
+    fn any_looks_at_others(&self, members: &[AllocationNo]) -> bool {
+        let mut lives = members.iter().filter_map(|no| self.allocations.get(no));
+        lives.any(|live| self.allocations.class(live.class).looks_at_others())
     }
 
     /// Those that ask for the largest share of the cell first: what is small fits between.
@@ -486,31 +501,47 @@ impl Scheduler {
         if search.trial.places.len() > search.best.len() {
             search.best.clone_from(&search.trial.places);
         }
-        let Some((no, others)) = rest.split_first() else {
+        let Some((_, but_first)) = rest.split_first() else {
             return !search.left_out;
         };
         if search.trial.places.len() + rest.len() <= search.best.len() {
             // This way there are no more than were found before.
             return false;
         }
-        for node in self.choices(*no, search) {
-            if search.steps_left == 0 {
-                return false;
+        for at in self.next_members(rest, search) {
+            let no = rest[at];
+            let others: Vec<_> = rest.iter().copied().filter(|other| *other != no).collect();
+            for node in self.choices(no, search) {
+                if search.steps_left == 0 {
+                    return false;
+                }
+                search.steps_left -= 1;
+                let before = search.trial.places.len();
+                let Some(place) = self.place_on(no, node) else {
+                    continue;
+                };
+                if self.take(place, &mut search.trial) && self.search(&others, search) {
+                    return true;
+                }
+                self.undo(&mut search.trial, before);
             }
-            search.steps_left -= 1;
-            let before = search.trial.places.len();
-            let Some(place) = self.place_on(*no, node) else {
-                continue;
-            };
-            if self.take(place, &mut search.trial) && self.search(others, search) {
-                return true;
-            }
-            self.undo(&mut search.trial, before);
         }
         let left_out = std::mem::replace(&mut search.left_out, true);
-        self.search(others, search);
+        self.search(but_first, search);
         search.left_out = left_out;
         false
+    }
+
+    /// Returns the positions of the members that may be placed next: the first of each class, or only the first of all.
+    fn next_members(&self, rest: &[AllocationNo], search: &Search<'_>) -> Vec<usize> {
+        if !search.in_any_order {
+            return vec![0];
+        }
+        let mut seen = BTreeSet::new();
+        let class = |no| self.allocations.get(no).map(|live| live.class);
+        let first = rest.iter().enumerate();
+        let first = first.filter(|(_, no)| seen.insert(class(no)));
+        first.map(|(at, _)| at).collect()
     }
 
     /// Where to try a member: on its best nodes, and on those with most room for more of its kind.

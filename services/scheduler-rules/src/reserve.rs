@@ -67,6 +67,13 @@ impl Reservations {
         !self.granted.is_empty()
     }
 
+    /// Returns the moments at which a reservation of the node begins or ends.
+    pub fn moments_of(&self, node: NodeNo) -> impl Iterator<Item = Millis> {
+        let granted = self.granted.values();
+        let here = granted.filter(move |granted| granted.nodes.contains(&node));
+        here.flat_map(|granted| [granted.terms.from, granted.terms.until])
+    }
+
     /// The moments at which something begins or is over.
     pub fn moments(&self) -> impl Iterator<Item = Millis> {
         let terms = self.granted.values().map(|granted| &granted.terms);
@@ -81,6 +88,10 @@ impl Reservations {
             Some((asked, _)) if *asked == version => self.asked.remove(name),
             _ => None,
         };
+        if nodes.is_empty() && matches!(wanted, Some((_, Some(_)))) {
+            // The new terms are refused: an earlier grant stays as it is.
+            return;
+        }
         // Without a request it is over, or has other nodes in the place of some that are gone.
         let terms = match wanted {
             Some((version, terms)) => terms.map(|terms| (version, terms)),

@@ -163,7 +163,10 @@ impl Scheduler {
             (Some(gang), Some(room)) => {
                 (room >= gang.min.max(1)).then_some(WouldBe::GangPlaced { members: room })
             }
-            _ => self.would_be_placed(seeker, ever && could_hold, now),
+            _ => {
+                let arrives = ever && could_hold && self.fleet.could_be_near(class);
+                self.would_be_placed(seeker, arrives, now)
+            }
         };
         if let Some(placed) = placed {
             return Ok(placed);

@@ -7,7 +7,7 @@ use super::{
     fair::Share,
     fleet::Regrouped,
     queues::QueueNo,
-    waiting::could_ever_fit,
+    waiting::{Counted, could_ever_fit},
     work,
 };
 use ledger::Draft;
@@ -27,6 +27,7 @@ impl Scheduler {
         let class = self.allocations.class(class_no);
         if self.waiting.queues().ever(queue, &class.amounts())
             && self.fleet.could_hold(class_no, class)
+            && self.fleet.could_be_near(class)
         {
             self.fleet.arrived(&class.ask);
         }
@@ -42,9 +43,12 @@ impl Scheduler {
                 &amounts.map(|amount| amount.wrapping_mul((*count).into())),
             );
         }
-        let kinds = self.fleet.known_kinds();
+        let known = Counted {
+            kinds: self.fleet.known_kinds(),
+            counts: |_| true,
+        };
         if !self.waiting.queues().ever(queue, &asks)
-            || !could_ever_fit(scheduling_key, &kinds, &self.fleet, &self.allocations)
+            || !could_ever_fit(scheduling_key, &known, &self.fleet, &self.allocations)
         {
             return;
         }

@@ -10,22 +10,50 @@ use super::{
 use ledger::Draft;
 use std::collections::BTreeMap;
 use vocab::fact::{AllocationPreempted, AllocationStopping};
-use vocab::{AllocationNo, PreemptionCause};
+use vocab::{AllocationNo, PreemptionCause, WaitingReason};
 
 impl Scheduler {
     /// Puts the gang in line if all its members are ready and none is on a node. Members of a gang that runs already join
     /// the queue one by one.
     pub(super) fn form(&mut self, no: GangNo) {
+        let stood = self.waiting.gangs().unit(no).is_some();
         self.disband(no);
         self.recall(no);
         match self.waiting.gangs_mut().form(no) {
+            Formation::Waits if stood => self.tell_gang(no),
             Formation::Waits => {}
-            Formation::Together { first_time } => self.join_as_gang(no, first_time),
+            Formation::Together { first_time } => {
+                self.join_as_gang(no, first_time);
+                self.tell_gang(no);
+            }
             Formation::Alone(members) => {
                 for member in members {
                     self.queue_alone(member);
+                    self.waiting.tell([member]);
                 }
             }
+        }
+    }
+
+    /// Schedules a report to each ready member: of the gang's pending group, or of the reason why it has none.
+    pub(super) fn tell_gang(&mut self, no: GangNo) {
+        let members = self.waiting.gangs().ready_members(no);
+        self.waiting.tell(members);
+    }
+
+    /// Returns why the members of a gang without a pending group wait.
+    pub(super) fn gang_waits_for(&self, no: GangNo) -> WaitingReason {
+        let gang = self.waiting.gangs().get(no);
+        let mut members = gang.into_iter().flat_map(Gang::members);
+        let nominated = |no| {
+            let live = self.allocations.get(&no);
+            live.is_some_and(|live| matches!(live.phase, Phase::Nominated(_)))
+        };
+        let any = !self.allocations.nominated().is_empty() && members.any(nominated);
+        match any {
+            // Nodes are being cleared for other members, and there was room for no more.
+            true => WaitingReason::GangNoRoom,
+            false => WaitingReason::GangIncomplete,
         }
     }
 
@@ -36,6 +64,7 @@ impl Scheduler {
             if let Some(live) = self.allocations.get_mut(&member) {
                 live.phase = Phase::InGang;
                 self.waiting.gangs_mut().ready(no, member);
+                self.waiting.tell([member]);
             }
         }
     }

@@ -1,9 +1,9 @@
 //! Which nodes an allocation may go to at all, room left aside.
 
-use super::{Fleet, NodeNo};
-use crate::class::Class;
+use super::{Fleet, KindNo, Node, NodeNo, node::zone_ask};
+use crate::{class::Class, topology};
 use std::collections::BTreeMap;
-use vocab::{Filter, GroupTerm, NodeCapacity, Taint, Token};
+use vocab::{Filter, GroupTerm, NodeCapacity, NumaPolicy, Taint, Token};
 
 /// What kind of node it must be: the first filter that keeps this kind off, whatever is free.
 pub fn keeps_off(capacity: &NodeCapacity, class: &Class) -> Option<Filter> {
@@ -32,7 +32,37 @@ pub fn keeps_off(capacity: &NodeCapacity, class: &Class) -> Option<Filter> {
             .as_ref()
             .is_none_or(|gpu| capacity.gpus >= gpu.count)
         && class.extended.iter().all(extended);
-    (!large_enough).then_some(Filter::Capacity)
+    if !large_enough {
+        return Some(Filter::Capacity);
+    }
+    if class.numa() == NumaPolicy::Single && !has_a_zone_for(capacity, class) {
+        return Some(Filter::Numa);
+    }
+    lacks_a_label(capacity, class)
+}
+
+/// Returns whether a zone of the empty node could hold an allocation of the class.
+fn has_a_zone_for(capacity: &NodeCapacity, class: &Class) -> bool {
+    capacity.topology.as_deref().is_some_and(|topology| {
+        let devices = vec![topology::DEVICE_MILLI; capacity.gpus.into()];
+        let ask = zone_ask(class);
+        topology::fits_a_zone(topology, &topology::empty(topology), &devices, &ask)
+    })
+}
+
+/// Returns a rule that counts by a label which the node lacks: no allocation meets it there.
+fn lacks_a_label(capacity: &NodeCapacity, class: &Class) -> Option<Filter> {
+    let rules = class.rules.as_deref()?;
+    let lacks = |label: &Option<Token>| {
+        let label = label.as_ref();
+        label.is_some_and(|label| capacity.label(label.as_str()).is_none())
+    };
+    if rules.affinity.iter().any(|term| lacks(&term.topology_key)) {
+        return Some(Filter::Affinity);
+    }
+    let counts = rules.group.is_some();
+    let spread = counts && rules.spread.iter().any(|rule| lacks(&rule.topology_key));
+    spread.then_some(Filter::Spread)
 }
 
 pub fn tolerates(class: &Class, taint: &Taint) -> bool {
@@ -72,7 +102,11 @@ pub fn most_on(capacity: &NodeCapacity, class: &Class) -> u64 {
         0 => u64::MAX,
         most => u64::from(most),
     };
-    let most = by_extended.min().unwrap_or(u64::MAX);
+    let by_zones = match (class.numa(), capacity.topology.as_deref()) {
+        (NumaPolicy::Single, Some(topology)) => topology::most_in_zones(topology, &zone_ask(class)),
+        _ => u64::MAX,
+    };
+    let most = by_extended.min().unwrap_or(u64::MAX).min(by_zones);
     most.min(by_cpu).min(by_memory).min(by_gpu).min(by_runs)
 }
 
@@ -155,6 +189,30 @@ impl<'a> Others<'a> {
         others.affinity = affinity;
         others.anti_affinity = anti_affinity;
         others.spread = spread;
+        others
+    }
+
+    /// Only the rules that keep a class away even if all others made room: affinity to a group that must be there already, and
+    /// anti-affinity to the same group. Fellows come along, and may be those members.
+    fn near(fleet: &'a Fleet, class: &Class, fellows: &[&Class]) -> Self {
+        let mut others = Self::of(fleet, class, &Moves::default());
+        let (Some(rules), Some(tenant)) = (&class.rules, &class.tenant) else {
+            return others;
+        };
+        let comes_along = |term: &GroupTerm| {
+            let group = Some((tenant, &term.group));
+            fellows.iter().any(|fellow| fellow.group() == group)
+        };
+        for (term, near) in rules.affinity.iter().zip(&mut others.affinity) {
+            if comes_along(term) {
+                near.1 = None;
+            }
+        }
+        let wanted = |group: &Token| rules.affinity.iter().any(|term| term.group == *group);
+        let apart = rules.anti_affinity.iter().zip(others.anti_affinity);
+        let apart = apart.filter(|(term, _)| wanted(&term.group));
+        others.anti_affinity = apart.map(|(_, counts)| counts).collect();
+        others.spread.clear();
         others
     }
 
@@ -242,5 +300,26 @@ impl<'a> Others<'a> {
             }
         }
         None
+    }
+}
+
+impl Fleet {
+    /// Returns by kind how many `counted` nodes a class may use if all others made room; `None` if it has no affinity, and so
+    /// all of them.
+    pub fn near_by_kind(
+        &self,
+        class: &Class,
+        fellows: &[&Class],
+        counted: impl Fn(&Node) -> bool,
+    ) -> Option<BTreeMap<KindNo, u32>> {
+        class.affinity().next()?;
+        let near = Others::near(self, class, fellows);
+        let mut by_kind = BTreeMap::new();
+        for (node, no) in self.nodes().iter().zip(0..) {
+            if counted(node) && near.keep_off(NodeNo(no)).is_none() {
+                *by_kind.entry(node.kind).or_default() += 1;
+            }
+        }
+        Some(by_kind)
     }
 }

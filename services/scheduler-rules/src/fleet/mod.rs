@@ -464,6 +464,15 @@ impl Fleet {
         could_hold(&self.kinds, class)
     }
 
+    /// Returns whether a known node could hold the class and meets its affinity.
+    pub fn could_be_near(&self, class: &Class) -> bool {
+        let near = self.near_by_kind(class, &[], |_| true);
+        near.is_none_or(|near| {
+            let mut kinds = near.keys();
+            kinds.any(|kind| most_on(self.kind(*kind), class) > 0)
+        })
+    }
+
     /// In one word, why there is no room for the class.
     pub fn lack(&mut self, no: ClassNo, class: &Class) -> WaitingReason {
         let composition = *self.composition;

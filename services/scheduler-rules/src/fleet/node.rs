@@ -322,7 +322,8 @@ impl Node {
     }
 }
 
-fn zone_ask(class: &Class) -> ZoneAsk {
+/// Returns the class's demand on zones.
+pub(super) fn zone_ask(class: &Class) -> ZoneAsk {
     let gpu = class.gpu.as_ref();
     ZoneAsk {
         cpu_milli: class.cpu_milli,

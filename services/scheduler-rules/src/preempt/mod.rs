@@ -106,7 +106,7 @@ impl Scheduler {
     ) -> Option<(Claimant<'_>, Strength, Strength)> {
         let head = pending_group.head()?.allocation;
         let live = self.allocations.get(&head)?;
-        let minute = Millis(now.0.div_euclid(MINUTE_MS) * MINUTE_MS);
+        let minute = Millis(now.0.div_euclid(MINUTE_MS).saturating_mul(MINUTE_MS));
         let queue = pending_group.key.queue;
         // Limits hold whoever has to go: what goes stays on its node until it has gone.
         let limited = self
@@ -299,6 +299,10 @@ fn try_pending_group(
         }
     }
     let spared = planner.claimant.spared.get();
+    if spared {
+        // Allocations that were placed in this frame may be evicted in the next, instead of more or other victims.
+        state.pace.preempt_at(Millis(now.0.saturating_add(1)));
+    }
     if plan.places.is_empty() || plan.places.len() < min {
         // Other claimants may preempt in this claimant's queue, if that is above its due, and in its gang; it may not.
         let gang_runs = members.iter().any(|no| {
@@ -307,10 +311,6 @@ fn try_pending_group(
         });
         if !shares.is_above(queue) && !gang_runs && !spared {
             sweep.fails(scheduling_key_no, weakest);
-        }
-        if spared {
-            // Those who were placed just now may go later.
-            state.pace.preempt_at(Millis(now.0.saturating_add(1)));
         }
         return None;
     }

@@ -1024,3 +1024,38 @@ fn a_member_of_a_gang_takes_by_its_own_priority() {
     w.settle();
     assert!(w.node_of(high).is_some());
 }
+
+#[test]
+fn a_refused_change_of_a_reservation_leaves_it_as_it_was_granted() {
+    let mut w = World::new();
+    w.nodes(&["n", "m"]);
+    reserve(&mut w, "a", 0, 1);
+    let granted = spoken(&w.settle());
+    assert_eq!(granted.len(), 1, "{granted:?}");
+    // Three nodes there are not, and one there is.
+    for nodes in [3, 1, 3] {
+        let others = w.submit("b", 2, class(job(32, 1), 0));
+        w.settle();
+        assert_eq!(w.on_nodes(&others), 1, "the other node is a's");
+        reserve(&mut w, "a", 0, nodes);
+        let said = spoken(&w.settle());
+        let expected = if nodes == 3 {
+            "demo has []"
+        } else {
+            &granted[0]
+        };
+        assert_eq!(said, [expected]);
+        assert_eq!(w.on_nodes(&others), 1, "{nodes} nodes were asked for");
+        for no in others {
+            w.cancel(no);
+        }
+        w.settle();
+    }
+    let own = w.submit("a", 1, job(32, 1));
+    w.settle();
+    assert_eq!(w.on_nodes(&own), 1);
+    // The grant ends with its own terms.
+    w.now = w.now.plus(3_600_000);
+    assert_eq!(spoken(&w.settle()), ["demo has []"]);
+    assert!(!w.state.reservations.any());
+}

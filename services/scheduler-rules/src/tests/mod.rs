@@ -1,16 +1,20 @@
 //! The rules as a cluster sees them: nodes and jobs come and go, and agents do as they are told.
 
 mod asked;
+mod clocks;
 mod conformance;
 mod deadlines;
+mod demand;
 mod depend;
 mod features;
 mod frames;
+mod gangs;
 mod histories;
 mod holds;
 mod life;
 mod models;
 mod named;
+mod promises;
 mod properties;
 mod reclaim;
 mod trials;
@@ -382,7 +386,7 @@ impl World {
 
     /// The same, in a frame of which some is used up.
     pub fn decide_with(&mut self, before: impl FnOnce(&mut Draft)) -> Vec<Event> {
-        self.now.0 += 1;
+        self.now = self.now.plus(1);
         let mut draft = Draft::new(self.now, EventNo(self.next_own));
         before(&mut draft);
         self.state.decide(&self.config, &mut draft);

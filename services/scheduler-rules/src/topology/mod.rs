@@ -63,7 +63,7 @@ impl Choice {
 }
 
 const DEVICES_MAX: usize = 16;
-const DEVICE_MILLI: u16 = 1000;
+pub const DEVICE_MILLI: u16 = 1000;
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Parts {
@@ -143,6 +143,21 @@ pub fn fits_a_zone(
     let devices = Devices::of(topology, free_milli, ask);
     let room = Zones::of(topology, free, free_milli, &devices);
     room.is_some_and(|room| room.best(ask, 0, 1).is_some())
+}
+
+/// Returns an upper bound of such asks that fit within zones of an empty node.
+pub fn most_in_zones(topology: &Topology, ask: &ZoneAsk) -> u64 {
+    let zones = topology.zones.iter().map(|zone| {
+        let shares = u64::from(DEVICE_MILLI / ask.gpu_milli.max(1));
+        let by_gpu = match ask.gpus {
+            0 => u64::MAX,
+            gpus => u64::from(zone.gpus.count_ones()) * shares / u64::from(gpus),
+        };
+        let by_cpu = zone.cpu_milli / ask.cpu_milli.max(1);
+        let by_memory = zone.memory_bytes / ask.memory_bytes.max(1);
+        by_gpu.min(by_cpu).min(by_memory)
+    });
+    zones.fold(0, u64::saturating_add)
 }
 
 /// What each zone of the mask gives: the lowest zone all that it has, and what is missing the next. Cpu and memory each on

@@ -5,7 +5,7 @@ use crate::{
     allocation::Allocations,
     class::{SchedulingKey, SchedulingKeyNo},
     fair::Share,
-    fleet::{Fleet, KindNo, NodeNo, Regrouped, most_on},
+    fleet::{Fleet, KindNo, Node, NodeNo, Regrouped, most_on},
     queues::PendingGroup,
     sweep::Sweep,
 };
@@ -137,7 +137,7 @@ impl Waiting {
             .blocked
             .explained
             .get(&scheduling_key)
-            .is_none_or(|(reason, at)| *reason != said || now.0 - at.0 >= AGAIN_MS);
+            .is_none_or(|(reason, at)| *reason != said || now.since(*at) >= AGAIN_MS);
         if news {
             self.blocked.explained.insert(scheduling_key, (said, now));
             let of_scheduling_key = self.queues.by_scheduling_key().get(&scheduling_key);
@@ -327,6 +327,10 @@ impl Waiting {
         if regrouped.is_empty() {
             return;
         }
+        // Members that have come or gone may change whether a scheduling key could ever be placed.
+        let mut hopeless = std::mem::take(&mut self.blocked.hopeless.1);
+        hopeless.retain(|no, _| !concerns(regrouped, self.scheduling_key(*no), allocations));
+        self.blocked.hopeless.1 = hopeless;
         let mut scheduling_keys = std::mem::take(&mut self.blocked.scheduling_keys);
         scheduling_keys.retain(|scheduling_key, _| {
             let concerned = concerns(regrouped, self.scheduling_key(*scheduling_key), allocations);
@@ -465,30 +469,50 @@ impl Waiting {
         if unknown.is_empty() {
             return;
         }
-        let kinds = fleet.by_kind();
+        let nodes = Counted {
+            kinds: fleet.by_kind(),
+            counts: Node::open,
+        };
         for no in unknown {
             let scheduling_key = self.scheduling_key(no);
-            let hopeless = !could_ever_fit(scheduling_key, &kinds, fleet, allocations);
+            let hopeless = !could_ever_fit(scheduling_key, &nodes, fleet, allocations);
             self.blocked.hopeless.1.insert(no, hopeless);
         }
     }
 }
 
-/// Whether the open nodes could hold the scheduling key if nothing were on them, as far as numbers tell.
+/// Nodes by kind, and which of them count.
+pub struct Counted {
+    pub kinds: Vec<(KindNo, u32, u32)>,
+    /// Condition for a node to be counted in the last number of each kind.
+    pub counts: fn(&Node) -> bool,
+}
+
+/// Returns whether the counted nodes could hold the scheduling key if only the groups in its affinity were there, by numbers alone.
 pub fn could_ever_fit(
     scheduling_key: &SchedulingKey,
-    kinds: &[(KindNo, u32, u32)],
+    nodes: &Counted,
     fleet: &Fleet,
     allocations: &Allocations,
 ) -> bool {
-    let open = kinds.iter().filter(|(_, _, open)| *open > 0);
+    let open = nodes.kinds.iter().filter(|(_, _, open)| *open > 0);
+    let members = scheduling_key.members.iter();
+    let near = members.map(|(class_no, _)| {
+        let others = scheduling_key.members.iter();
+        let others = others.filter(|(other, _)| other != class_no);
+        let fellows: Vec<_> = others.map(|(no, _)| allocations.class(*no)).collect();
+        fleet.near_by_kind(allocations.class(*class_no), &fellows, nodes.counts)
+    });
+    let near: Vec<_> = near.collect();
     let fits = |of_value: &dyn Fn(KindNo) -> bool| {
         let mut members = 0u64;
-        for (class, count) in scheduling_key.members.iter() {
+        for ((class, count), near) in scheduling_key.members.iter().zip(&near) {
             let class = allocations.class(*class);
             let places = open.clone().filter(|(kind, _, _)| of_value(*kind));
             let places = places.map(|(kind, _, open)| {
-                most_on(fleet.kind(*kind), class).saturating_mul(u64::from(*open))
+                let near = near.as_ref().map(|near| near.get(kind).copied());
+                let nodes = near.map_or(*open, Option::unwrap_or_default);
+                most_on(fleet.kind(*kind), class).saturating_mul(u64::from(nodes))
             });
             let places = places.fold(0u64, u64::saturating_add);
             members += places.min(u64::from(*count));

@@ -2,7 +2,7 @@
 
 mod blocked;
 
-pub use blocked::{AGAIN_MS, Promise, Short, could_ever_fit};
+pub use blocked::{AGAIN_MS, Counted, Promise, Short, could_ever_fit};
 
 use self::blocked::Blocked;
 use super::{

@@ -16,8 +16,9 @@ use vocab::fact::{
 };
 use vocab::{
     Account, AdminChange, AllocationNo, AllocationSpec, At, Event, EventNo, Gang, GpuRequest,
-    Limits, Lsn, Millis, NodeCapacity, Operation, Operator, PlacementRules, PriorityClass,
-    QueueSettings, QuotaResource, Requirement, ResourceKind, RunState, SchedulingPolicy, Validity,
+    GroupTerm, Limits, Lsn, Millis, NodeCapacity, NumaPolicy, Operation, Operator, PlacementRules,
+    PriorityClass, QueueSettings, QuotaResource, Requirement, ResourceKind, RunState,
+    SchedulingPolicy, Spread, Validity,
 };
 
 /// No ledger of the simulation comes to these numbers. What is asked beside the odd requests has the lower ones.
@@ -299,9 +300,36 @@ fn contended(random: &mut Seeded) -> Vec<Event> {
     inputs
 }
 
+/// Returns rules that no node meets: one zone on a node without zones, affinity to a group without members, or spread over a
+/// label that no node has.
+fn forbidden(random: &mut Seeded) -> PlacementRules {
+    let none = PlacementRules::default();
+    match random.below(3) {
+        0 => PlacementRules {
+            numa: NumaPolicy::Single,
+            ..only("pool", "new").map_or(none, |rules| *rules)
+        },
+        1 => PlacementRules {
+            affinity: vec![GroupTerm {
+                group: token("nobody"),
+                topology_key: random.chance(500).then(|| token("zone")),
+            }],
+            ..none
+        },
+        _ => PlacementRules {
+            group: Some(token("odd")),
+            spread: vec![Spread {
+                topology_key: Some(token("rack")),
+                max_skew: 1,
+            }],
+            ..none
+        },
+    }
+}
+
 /// Requests that no node, and no limit of the odd tenant's queue, will ever let in.
 fn odd(random: &mut Seeded) -> Vec<Event> {
-    let mut spec = match random.below(4) {
+    let mut spec = match random.below(5) {
         0 => plain(1000),
         1 => AllocationSpec {
             rules: only("zone", "nowhere"),
@@ -313,6 +341,10 @@ fn odd(random: &mut Seeded) -> Vec<Event> {
                 milli: 1000,
                 models: Vec::new(),
             }),
+            ..plain(1)
+        },
+        3 => AllocationSpec {
+            rules: Some(Box::new(forbidden(random))),
             ..plain(1)
         },
         _ => AllocationSpec {

@@ -1,0 +1,81 @@
+//! Checks at rest: promises can be kept, and members of gangs have a reason.
+
+use super::*;
+
+/// Checks that the promised allocation may start on its node at the promised moment, by estimates and reservations.
+pub fn promises_can_be_kept(world: &World) {
+    let state = &world.state;
+    let Some(promise) = Aside::of(state, world.now).promise() else {
+        return;
+    };
+    let live = state.allocations.get(&promise.to).unwrap();
+    let class = state.allocations.class(live.class);
+    let node = state.fleet.node(promise.node);
+    assert!(node.open() && node.nominees.is_empty(), "{promise:?}");
+    let capacity = state.fleet.capacity(promise.node);
+    assert_eq!(keeps_off(capacity, class), None, "{promise:?}");
+    // At rest it would have been placed, unless an allocation is estimated to end at this moment.
+    let mut ends = (state.allocations.all().keys()).filter_map(|no| state.estimated_end(*no));
+    let ends_now = ends.any(|end| end == world.now);
+    assert!(promise.from != world.now || ends_now, "{promise:?}");
+    let ended = |no: &AllocationNo| {
+        let end = state.estimated_end(*no);
+        end.is_some_and(|end| end <= promise.from)
+    };
+    let held = state.allocations.all().iter();
+    let gone = held.filter_map(|(no, live)| {
+        let binding = live.binding().filter(|_| ended(no))?;
+        Some((binding.node, state.allocations.class(live.class)))
+    });
+    let moves = Moves {
+        gone: gone.collect(),
+        ..Moves::default()
+    };
+    let others = Others::of(&state.fleet, class, &moves);
+    assert_eq!(others.keep_off(promise.node), None, "{promise:?}");
+    let starts = promise.from.max(world.now);
+    let ends = (live.run_time_ms > 0).then(|| starts.plus(live.run_time_ms as i64));
+    let queues = state.waiting.queues();
+    let let_in = state
+        .reservations
+        .let_in(queues, Some(live.queue), promise.node, starts, ends);
+    assert!(let_in, "{promise:?}");
+    let group = state.waiting.pending_group_of(live).unwrap();
+    let key = state.waiting.scheduling_key(group.key.scheduling_key);
+    let value = key
+        .uniform_label
+        .as_ref()
+        .map(|it| capacity.label(it.as_str()));
+    if let Some(wanted) = &key.uniform_value {
+        assert_eq!(value, Some(Some(wanted)), "{promise:?}");
+    }
+}
+
+/// Checks the last report on each waiting member: the pending group of its gang, or why it has none.
+pub fn members_know_why_they_wait(world: &World) {
+    let state = &world.state;
+    let in_gangs = state.allocations.all().iter();
+    let in_gangs = in_gangs.filter(|(_, live)| live.phase == Phase::InGang);
+    for (no, live) in in_gangs {
+        let said = world.said.iter().rev();
+        let mut of_it = said.filter(|event| {
+            let explained = matches!(event, Event::PendingGroupExplained(_));
+            event.allocation(EventNo(0)) == Some(*no) && !explained
+        });
+        let Some(told) = of_it.next() else {
+            // Reported before the first event that the world recorded.
+            continue;
+        };
+        let gang = live.gang.unwrap();
+        let stands = state.waiting.gangs().pending_group(gang);
+        let Event::AllocationWaiting(told) = told else {
+            panic!("{no:?} waits with its gang, and its last event is {told:?}");
+        };
+        match (stands, state.gang_waits_for(gang)) {
+            // Nodes are being cleared for its fellows: its earlier reason still holds.
+            (None, WaitingReason::GangNoRoom) => {}
+            (None, reason) => assert_eq!((told.reason, told.pending_group), (reason, None)),
+            (stands, _) => assert_eq!(told.pending_group, stands, "{told:?}"),
+        }
+    }
+}
