@@ -1,4 +1,4 @@
-//! What an agent is told by the cell.
+//! Messages from the cell to an agent.
 
 use crate::parts::Parts;
 use node_agent::{
@@ -10,7 +10,7 @@ use schemas::v1::{Assignment, AssignmentList, LeaseRenewed, RunPhase};
 
 const BOOT: u64 = 4;
 
-/// Messages of the cell to one life of an agent, a part each. True if it does anything about them.
+/// Applies messages from the cell, one per part, to the plan of one boot of an agent. True if the agent acts on any of them.
 pub fn told(input: &[u8]) -> bool {
     let mut parts = Parts::of(input).peekable();
     let mut plan = match parts.peek() {
@@ -40,7 +40,7 @@ pub fn told(input: &[u8]) -> bool {
     acted
 }
 
-/// A run that was found when the agent started.
+/// Key of a run that the agent found when it started.
 fn found() -> Option<RunKey> {
     RunKey::new("00000000-0000-0001-0000-000000000007", 5).ok()
 }
@@ -51,7 +51,7 @@ fn perform(plan: &mut Plan, act: Act) {
             assert_eq!(node_agent::protocol::key(&assignment), Some(key));
             assert!(
                 plan.running().any(|run| run == key),
-                "{key} starts, and does not run"
+                "{key} was started but is not a running run"
             );
             drop(plan.begun(key));
         }
@@ -60,7 +60,7 @@ fn perform(plan: &mut Plan, act: Act) {
     }
 }
 
-/// The first run ends in one of the ways in which runs end.
+/// Ends the first running run; the tag selects how it ends.
 fn ended(plan: &mut Plan, tag: u8) -> Vec<Act> {
     let Some(key) = plan.running().next() else {
         return Vec::new();

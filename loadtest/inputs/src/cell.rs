@@ -1,4 +1,4 @@
-//! A cell without a bus: the four deciders on one ledger in memory, which begins as the recorded one in `schemas/golden`.
+//! Cell without a bus: the four deciders on one in-memory ledger, which starts as the recorded ledger in `schemas/golden`.
 
 use crate::parts::Parts;
 use admission_rules::Admission;
@@ -21,14 +21,14 @@ use wire::Message as _;
 
 const LEDGER: &[u8] = include_bytes!("../../../schemas/golden/ledger/00000000000000000001.ledger");
 pub const CELL: CellNo = CellNo(1);
-/// Parts of an input that are looked at.
+/// Maximum number of parts of an input that are run; the rest is ignored.
 const PARTS_MAX: usize = 24;
-/// Rounds until the deciders come to rest, unless something is due at once for ever.
+/// Maximum rounds until the deciders settle; stops a cell in which something is always due at once.
 const ROUNDS_MAX: usize = 64;
-/// A sender whose messages no tenant or node of the recorded ledger has sent.
+/// Sender that is neither a tenant nor a node of the recorded ledger.
 const STRANGER: &str = "stranger";
 
-/// A decider that leads.
+/// Decider in the role of the leader.
 struct Role<D: Decider> {
     replica: Replica<D>,
     config: D::Config,
@@ -44,13 +44,13 @@ pub struct Cell {
     pub now: Millis,
 }
 
-/// Where a cell begins: the ledger, and each decider's state at its own last frame.
+/// Initial data of a cell: the recorded ledger, and each decider's state at its own last frame.
 struct Beginning {
     records: Vec<Record>,
     states: [Snapshot; 4],
     tenants: Vec<Token>,
     nodes: Vec<Token>,
-    /// The numbers of the writers' next events.
+    /// Number of the next event of each writer.
     next: [EventNo; 4],
     now: Millis,
 }
@@ -62,7 +62,9 @@ fn beginning() -> &'static Beginning {
         let (mut tenants, mut nodes) = (Vec::new(), Vec::new());
         let mut chain = Chain::default();
         for record in &segment.records {
-            let frame = chain.accept(record, Kinds::ALL).expect("it holds together");
+            let frame = chain
+                .accept(record, Kinds::ALL)
+                .expect("the recorded frames form a chain");
             for (_, event) in frame.iter().flat_map(|frame| frame.placed()) {
                 match event {
                     Event::TenantSet(set) => tenants.push(set.change.tenant.clone()),
@@ -95,7 +97,9 @@ fn folded<D: Decider>(records: &[Record]) -> Snapshot {
     let mut replica = Replica::<D>::default();
     let mut last = replica.snapshot();
     for record in records {
-        replica.receive(record).expect("it was recorded");
+        replica
+            .receive(record)
+            .expect("the recorded ledger is readable");
         if record.writer == D::WRITER {
             last = replica.snapshot();
         }
@@ -103,12 +107,12 @@ fn folded<D: Decider>(records: &[Record]) -> Snapshot {
     last
 }
 
-/// A tenant of the recorded ledger, the operator, or a stranger.
+/// Returns a tenant of the recorded ledger, the operator, or an unknown sender.
 pub fn asker(choice: u8) -> Token {
     named(&beginning().tenants, choice, OPERATOR)
 }
 
-/// A node of the recorded ledger, or a stranger.
+/// Returns a node of the recorded ledger, or an unknown sender.
 pub fn node(choice: u8) -> Token {
     named(&beginning().nodes, choice, STRANGER)
 }
@@ -119,7 +123,7 @@ fn named(known: &[Token], choice: u8, other: &str) -> Token {
     all[usize::from(choice) % all.len()].clone()
 }
 
-/// A message as an inbox has it.
+/// Creates a message as an inbox delivers it.
 pub fn inbox_message(sender: Token, payload: &[u8]) -> InboxMessage {
     InboxMessage {
         seq: 1,
@@ -132,7 +136,7 @@ pub fn inbox_message(sender: Token, payload: &[u8]) -> InboxMessage {
     }
 }
 
-/// Checks that a refusal has a rule and a sentence, and comes out of its message as it was put in.
+/// Asserts that a refusal has a rule and an explanation, and is unchanged after encoding and decoding.
 pub fn refused(refusal: &Refusal) {
     assert_eq!(Rule::from_number(refusal.rule.number()), Some(refusal.rule));
     assert!(!refusal.explanation().is_empty() && !refusal.to_string().is_empty());
@@ -142,11 +146,11 @@ pub fn refused(refusal: &Refusal) {
 
 impl<D: Decider> Role<D> {
     fn new(state: &Snapshot, config: D::Config) -> Self {
-        let replica = Replica::restore(state).expect("it was just taken");
+        let replica = Replica::restore(state).expect("a new snapshot can be restored");
         Self { replica, config }
     }
 
-    /// Decides the commands, and all that is due, and appends a frame if there is anything to record; the events of it.
+    /// Decides the commands and everything that is due, appends a frame if there is anything to record, and returns its events.
     fn lead(
         &mut self,
         commands: Vec<D::Command>,
@@ -155,9 +159,7 @@ impl<D: Decider> Role<D> {
     ) -> Vec<Event> {
         self.read(records);
         let replica = &mut self.replica;
-        replica
-            .fold_all()
-            .expect("what deciders write can be observed");
+        replica.fold_all().expect("written events can be folded");
         let mut draft = replica.draft(now, Level::KNOWN);
         let handled = commands.len() as u64;
         for command in commands {
@@ -172,15 +174,15 @@ impl<D: Decider> Role<D> {
         let handled = head
             .handled
             .moved(head.handled.through + handled, [].into_iter());
-        let handled: Handled = handled.expect("it goes forwards");
+        let handled: Handled = handled.expect("the inbox position never goes backwards");
         let sealed = replica.seal(draft, &[7; 16], head.epoch.max(1), handled, u64::MAX);
-        let Some(sealed) = sealed.expect("its own state takes what it decides") else {
+        let Some(sealed) = sealed.expect("the state accepts its own decisions") else {
             return events;
         };
         let lsn = Lsn(records.len() as u64 + 1);
         assert!(
             sealed.writing().is_what_is_read(),
-            "a frame is read as it was written"
+            "the bytes of a frame decode to another content"
         );
         replica.committed(&sealed, lsn);
         records.push(Record::new(lsn, D::WRITER, sealed.bytes().clone()));
@@ -192,13 +194,15 @@ impl<D: Decider> Role<D> {
         for record in &records[from..] {
             self.replica
                 .receive(record)
-                .expect("what deciders write is read");
+                .expect("written frames are readable");
         }
     }
 
     fn takes(&mut self, at: &At, event: &Event) -> bool {
         self.read(&beginning().records);
-        self.replica.fold_all().expect("it was recorded");
+        self.replica
+            .fold_all()
+            .expect("the recorded ledger can be folded");
         let state = self.replica.state_mut();
         let taken = match event.kind().writer() == D::WRITER {
             true => state.evolve_event(at, event),
@@ -207,25 +211,25 @@ impl<D: Decider> Role<D> {
         taken.is_ok()
     }
 
-    /// A state that is folded from the ledger is the leader's.
+    /// Asserts that a state folded from the ledger equals the leader's state.
     fn is_what_a_fold_gives(&mut self, state: &Snapshot, records: &[Record]) {
         let mut fold = Role::<D>::new(state, self.config.clone());
         for role in [&mut fold, self] {
             role.read(records);
             role.replica
                 .fold_all()
-                .expect("what deciders write can be observed");
+                .expect("written events can be folded");
         }
         let digest = |role: &Self| state_digest(role.replica.state());
         assert!(
             digest(&fold) == digest(self),
-            "{}: a fold gives another state",
+            "{}: the folded state differs from the leader's",
             D::WRITER.name()
         );
     }
 }
 
-/// Refusals in events have rules, too.
+/// Checks the refusal in an event, if there is one.
 fn check_event(event: &Event) {
     match event {
         Event::OperationRefused(fact) => refused(&fact.refusal),
@@ -236,7 +240,7 @@ fn check_event(event: &Event) {
 }
 
 impl Cell {
-    /// As the recorded ledger ends.
+    /// Creates a cell at the end of the recorded ledger.
     pub fn begin() -> Self {
         let Beginning {
             records,
@@ -259,7 +263,7 @@ impl Cell {
         }
     }
 
-    /// Admission decides. The events that it records.
+    /// Passes commands to admission; returns the events that it records.
     pub fn ask(&mut self, commands: Vec<admission_rules::Command>) -> Vec<Event> {
         for command in &commands {
             if let Err(refusal) = &command.verb {
@@ -275,7 +279,7 @@ impl Cell {
         events
     }
 
-    /// Node-heartbeat decides.
+    /// Passes commands to node-heartbeat and checks its effects.
     pub fn report(&mut self, commands: Vec<Command>) {
         self.nodes.lead(commands, self.now, &mut self.records);
         for effect in self.nodes.replica.state_mut().take_effects() {
@@ -283,14 +287,14 @@ impl Cell {
         }
     }
 
-    /// What an agent is sent can be read by it.
+    /// Asserts that an agent can decode the messages sent to it, and checks refusals.
     fn perform(&mut self, effect: Effect) {
         match effect {
             Effect::Assign {
                 boot, assignment, ..
             } => {
                 let bytes = node_heartbeat::push(&[assignment], boot, CELL).expect("a change");
-                let told = v1::Assignment::decode(&*bytes).expect("an agent reads it");
+                let told = v1::Assignment::decode(&*bytes).expect("an agent can decode it");
                 assert_eq!(told.encode_to_vec(), bytes);
             }
             Effect::Synced {
@@ -300,7 +304,7 @@ impl Cell {
                 ..
             } => {
                 let bytes = node_heartbeat::assignments(revision, &assignments, boot, CELL);
-                let told = v1::AssignmentList::decode(&*bytes).expect("an agent reads it");
+                let told = v1::AssignmentList::decode(&*bytes).expect("an agent can decode it");
                 assert_eq!(told.encode_to_vec(), bytes);
             }
             Effect::RegistrationRefused { refusal, .. } | Effect::JoinRefused { refusal, .. } => {
@@ -313,7 +317,7 @@ impl Cell {
         }
     }
 
-    /// Until nobody has anything to record now.
+    /// Runs the deciders until none of them has anything to record, for at most `ROUNDS_MAX` rounds.
     pub fn settle(&mut self) {
         for _ in 0..ROUNDS_MAX {
             let before = self.records.len();
@@ -327,7 +331,7 @@ impl Cell {
         }
     }
 
-    /// Judges a request as `try_place` does, which leaves the state as it was.
+    /// Judges a request like the query `try_place`, and asserts that the state is unchanged.
     pub fn try_place(
         &mut self,
         tenant: &Token,
@@ -337,27 +341,21 @@ impl Cell {
         let state = self.scheduler.replica.state();
         let before = state_digest(state);
         let trial = state.try_request(tenant, spec, except_models, self.now);
-        assert!(
-            state_digest(state) == before,
-            "a trial has changed the state"
-        );
+        assert!(state_digest(state) == before, "a trial changed the state");
         trial.map(drop)
     }
 
-    /// The same of `try_quota`.
+    /// Judges a request like the query `try_quota`, and asserts that the state is unchanged.
     pub fn try_quota(&mut self, tenant: &Token, spec: &AllocationSpec) -> Result<(), Refusal> {
         let now = self.now;
         let state = self.quota.replica.state_mut();
         let before = state_digest(state);
         let trial = state.try_request(tenant, spec, now);
-        assert!(
-            state_digest(state) == before,
-            "a trial has changed the state"
-        );
+        assert!(state_digest(state) == before, "a trial changed the state");
         trial.map(drop)
     }
 
-    /// The read models take what was written, and each state is what a fold of the ledger gives.
+    /// Asserts that each decider's state equals a fold of the ledger, and that the read models accept all records.
     pub fn check(mut self) {
         let [admission, quota, scheduler, nodes] = &beginning().states;
         self.admission
@@ -374,21 +372,21 @@ impl Cell {
         projected::<analytics::domain::Usage>(&self.records);
     }
 
-    /// Events that the cell has recorded, behind those of the recorded ledger.
+    /// Returns the number of events that the cell has appended to the recorded ledger.
     pub fn events(&self) -> usize {
         let mut chain = Chain::default();
         let frames = self.records.iter().map(|record| {
             let frame = chain.accept(record, Kinds::of(&[]));
             frame
-                .expect("it was read before")
+                .expect("the records were accepted before")
                 .map_or(0, |frame| frame.count as usize)
         });
         frames.skip(beginning().records.len()).sum()
     }
 }
 
-/// An event that follows on the recorded ledger, whoever wrote it: each decider and each read model takes it, or says why it
-/// does not fit its state. True if all take it.
+/// Applies one event of any writer to each decider, as the next event after the recorded ledger. A decider accepts the event or
+/// returns why it does not fit its state. True if all deciders accept it.
 pub fn fold(input: &[u8]) -> bool {
     let Ok(event) = Event::decode(input) else {
         return false;
@@ -416,7 +414,7 @@ pub fn fold(input: &[u8]) -> bool {
     taken == [true; 4]
 }
 
-/// A projection of the ledger, from the state that it has at the recorded ledger's end.
+/// Projects the ledger, starting from the cached state at the end of the recorded ledger.
 fn projected<P: Projection>(records: &[Record]) {
     thread_local! {
         static STATES: std::cell::RefCell<std::collections::BTreeMap<&'static str, Snapshot>> = const {
@@ -433,7 +431,9 @@ fn projected<P: Projection>(records: &[Record]) {
         };
         states.entry(name).or_insert_with(fold).clone()
     });
-    let mut state: P = snapshot.state(P::STATE_VERSION).expect("it was just taken");
+    let mut state: P = snapshot
+        .state(P::STATE_VERSION)
+        .expect("a new snapshot can be read");
     let mut chain = snapshot.chain.clone();
     project(&mut state, &mut chain, &records[recorded..]);
 }
@@ -442,15 +442,16 @@ fn project<P: Projection>(state: &mut P, chain: &mut Chain, records: &[Record]) 
     let mut changes = Vec::new();
     for record in records {
         let frame = chain.accept(record, P::Input::KINDS);
-        if let Some(frame) = frame.expect("what deciders write is read") {
+        if let Some(frame) = frame.expect("written frames are readable") {
             let taken = state.take(&frame, &mut changes);
-            taken.expect("what deciders write is projected");
+            taken.expect("read models accept written frames");
         }
     }
     state.end_batch(&mut changes);
 }
 
-/// Messages at both inboxes, heartbeats, questions of agents and time that passes, one part each. True if anything was recorded.
+/// Runs a cell on requests, node reports, heartbeats, joins, sync requests and clock steps, one per part. True if any event was
+/// recorded.
 pub fn lives(input: &[u8]) -> bool {
     let mut cell = Cell::begin();
     for (tag, part) in Parts::of(input).take(PARTS_MAX) {
@@ -474,7 +475,7 @@ pub fn lives(input: &[u8]) -> bool {
                 let mut ms = [0; 4];
                 let given = part.len().min(ms.len());
                 ms[..given].copy_from_slice(&part[..given]);
-                // Up to some months at a time.
+                // At most 49 days per part.
                 cell.now = cell.now.plus(i64::from(u32::from_le_bytes(ms)));
             }
         }

@@ -1,24 +1,24 @@
-//! Events in columns.
+//! Events encoded in columns.
 
 use vocab::Event;
 use wire::{Columns, Oneof, Rows};
 
-/// The number of a frame's columns in the contract. The field's key is one byte.
+/// Field number of a frame's columns in the contract. The key of the field takes one byte.
 const FIELD: u32 = 13;
 
-/// Columns as a frame has them, without the key and the length of their field.
+/// Decodes columns as a frame contains them, without the key and the length of their field.
 pub fn rows(input: &[u8]) -> bool {
     let Some(events) = read(input) else {
         return false;
     };
     let written = write(&events);
-    let again = read(&written).expect("what was written is read");
+    let again = read(&written).expect("written columns are readable");
     assert!(again == events, "{events:?}\n{again:?}");
-    assert_eq!(write(&again), written, "the same events, the same bytes");
+    assert_eq!(write(&again), written, "equal events have equal encodings");
     true
 }
 
-/// The events in their order; none if the columns do not fit each other.
+/// Returns the events in order; `None` if the columns are inconsistent.
 fn read(bytes: &[u8]) -> Option<Vec<Event>> {
     let rows = Rows::parse(bytes).ok()?;
     let runs = rows.runs().ok()?;
@@ -43,7 +43,10 @@ fn read(bytes: &[u8]) -> Option<Vec<Event>> {
 fn write<T: Oneof>(events: &[T]) -> Vec<u8> {
     let mut columns = Columns::default();
     events.iter().for_each(|event| columns.push(event));
-    assert!(columns.fit(), "more than was read");
+    assert!(
+        columns.fit(),
+        "events that were read exceed the limits of columns"
+    );
     let mut field = Vec::new();
     columns.append_field(FIELD, &mut field);
     let mut body = &field[1..];

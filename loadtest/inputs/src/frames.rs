@@ -1,4 +1,4 @@
-//! Frames of the ledger, one after the other, and the files of a copy.
+//! Sequences of ledger frames, and the segment files of a ledger copy.
 
 use crate::parts::Parts;
 use bytes::Bytes;
@@ -8,14 +8,14 @@ use prost::Message;
 use schemas::v1;
 use vocab::{Event, Kinds, Lsn, Millis, Writer};
 
-/// In the byte before a frame: its links to the frame before are made right.
+/// Flag in the tag of a frame: its links to the previous frame are corrected before it is read.
 const LINKED: u8 = 0x80;
 
 fn writer(tag: u8) -> Writer {
     Writer::ALL[usize::from(tag & !LINKED) % Writer::ALL.len()]
 }
 
-/// Records of a ledger, each a part that begins with its writer.
+/// Appends records to a chain, one per part; the tag selects the writer. True if any record is accepted.
 pub fn chain(input: &[u8]) -> bool {
     let (mut chain, mut bare) = (Chain::default(), Chain::default());
     let mut accepted = false;
@@ -30,41 +30,44 @@ pub fn chain(input: &[u8]) -> bool {
         match chain.accept(&record, Kinds::ALL) {
             Ok(Some(frame)) => {
                 accepted = true;
-                let of_prost = v1::Frame::decode(record.frame.clone()).expect("prost reads it");
+                let of_prost = v1::Frame::decode(record.frame.clone())
+                    .expect("prost decodes an accepted frame");
                 let events: Vec<Event> = frame.placed().map(|(_, event)| event.clone()).collect();
                 assert_eq!(events.len(), frame.count as usize);
                 if of_prost.columns.is_none() {
                     assert_eq!(of_prost.events.len(), events.len());
                 }
                 assert_eq!(of_prost.resigned, record.resigned());
-                // Whoever reads none of the events goes on from the same head.
+                // A reader that decodes none of the events reaches the same head.
                 let same = Record::new(record.lsn, writer, record.frame.clone());
                 let read = bare.accept(&same, Kinds::of(&[]));
                 assert!(matches!(read, Ok(Some(_))), "{read:?}");
                 assert_eq!(bare, chain);
                 again(writer, frame.now, events);
             }
-            Ok(None) => panic!("a record behind the end is known already"),
+            Ok(None) => panic!("a record after the end of the chain is reported as known"),
             Err(error) => {
                 assert!(!error.to_string().is_empty());
                 assert!(!matches!(error, ChainError::Gap { .. }), "{error}");
-                assert_eq!(chain, before, "a refused record has moved the chain");
+                assert_eq!(chain, before, "a rejected record changed the chain");
             }
         }
     }
     accepted
 }
 
-/// Events come back from the frame that they are put into.
+/// Asserts that events are unchanged after they are written to a frame and read.
 fn again(writer: Writer, now: Millis, events: Vec<Event>) {
     let mut chain = Chain::default();
     let record = Scribe::default().frame(writer, now, events.clone());
     let frame = chain.accept(&record, Kinds::ALL);
-    let frame = frame.expect("what was written is read").expect("it is new");
+    let frame = frame
+        .expect("a written frame is readable")
+        .expect("the frame is new");
     assert!(frame.placed().map(|(_, event)| event).eq(&events));
 }
 
-/// The frame as it would be if it continued `head`; as it is where it is no frame.
+/// Returns the frame with links that continue `head`; returns the bytes unchanged if they are not a frame.
 fn linked(bytes: &[u8], head: &Head) -> Bytes {
     let Ok(mut frame) = v1::Frame::decode(bytes) else {
         return Bytes::copy_from_slice(bytes);
@@ -82,7 +85,8 @@ fn linked(bytes: &[u8], head: &Head) -> Bytes {
     frame.encode_to_vec().into()
 }
 
-/// A file of a copy, and the same bytes as frames of one that was written whole.
+/// Parses the input as a segment of a copy. Also writes the input's parts as records of a segment and parses that segment,
+/// complete and cut. True if the input contains a record.
 pub fn copy(input: &[u8]) -> bool {
     let mut accepted = false;
     for is_last in [true, false] {
@@ -95,20 +99,20 @@ pub fn copy(input: &[u8]) -> bool {
     let (mut ends, mut written) = (vec![file.len()], Vec::new());
     for (lsn, (tag, bytes)) in (1..).zip(Parts::of(input)) {
         let record = Record::new(Lsn(lsn), writer(tag), Bytes::copy_from_slice(bytes));
-        Segment::write(&record, &mut file).expect("a record has a form");
+        Segment::write(&record, &mut file).expect("a record can be serialized");
         ends.push(file.len());
         written.push(record);
     }
-    let whole = Segment::parse(&file, false).expect("what was written is read");
+    let whole = Segment::parse(&file, false).expect("a written segment is readable");
     let said = |record: &Record| (record.lsn, record.writer, record.frame.clone());
     assert!(whole.records.iter().map(said).eq(written.iter().map(said)));
-    // Cut anywhere, it has the records before that.
+    // A segment that is cut at any byte contains the records before the cut.
     let cut = input.iter().map(|byte| usize::from(*byte)).sum::<usize>() % (file.len() + 1);
     if let Ok(segment) = Segment::parse(&file[..cut], true) {
         let kept = ends.iter().filter(|end| **end <= cut).count();
         assert_eq!(segment.records.len(), kept.saturating_sub(1));
     } else {
-        panic!("an unfinished copy is refused, cut at {cut}");
+        panic!("an unfinished segment is rejected, cut at {cut}");
     }
     accepted
 }

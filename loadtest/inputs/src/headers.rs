@@ -1,4 +1,4 @@
-//! What comes with a message of the bus beside its payload: its subject and its headers.
+//! Subjects and headers of bus messages.
 
 use crate::parts::Parts;
 use admission::publish::Part;
@@ -11,7 +11,8 @@ use vocab::subjects::{
     HEADER_DIGEST, HEADER_LEDGER, HEADER_PART, HEADER_POSITION, HEADER_TRACEPARENT, Subjects,
 };
 
-/// The rest of a subject behind the cell, and a header block, a part each. True if the message names a sender.
+/// Reads a message in three parts: its subject after the cell's prefix, its header block, and the headers of a feed message.
+/// True if the subject names a sender.
 pub fn message(input: &[u8]) -> bool {
     let mut parts = Parts::of(input).map(|(_, part)| part);
     let (subject, block) = (
@@ -29,8 +30,8 @@ pub fn message(input: &[u8]) -> bool {
     assert!(is_known || message.reply_to.is_none() && message.trace.is_none());
     if let Some(trace) = message.trace {
         let parent = TraceParent::new(trace.trace_id, trace.span_id, trace.flags & 1 == 1);
-        let parent = parent.expect("only a trace with ids is carried");
-        assert!(parent.sampled(), "only a sampled trace is carried");
+        let parent = parent.expect("a carried trace has IDs");
+        assert!(parent.sampled(), "an unsampled trace is carried");
         assert_eq!(TraceParent::from_bytes(&parent.to_bytes()), Some(parent));
         let written = format!("NATS/1.0\r\n{HEADER_TRACEPARENT}: {parent}\r\n\r\n");
         let again = inbox_message(&subjects, 1, &subject, written.as_bytes(), &payload);
@@ -40,7 +41,7 @@ pub fn message(input: &[u8]) -> bool {
     is_known
 }
 
-/// A trace is carried exactly if the header is one by the standard, and sampled.
+/// Asserts that a trace is carried exactly if its header is valid by the standard and the trace is sampled.
 fn trace(text: &[u8]) {
     let Ok(text) = std::str::from_utf8(text) else {
         return;
@@ -63,7 +64,7 @@ fn trace(text: &[u8]) {
     );
 }
 
-/// Headers of a message of the feed, one a line in the order of their numbers.
+/// Reads the headers of a feed message, one value per line in the order of `names`.
 fn feed(text: &[u8]) {
     let text = String::from_utf8_lossy(text);
     let names = [HEADER_LEDGER, HEADER_POSITION, HEADER_PART, HEADER_DIGEST];
@@ -75,7 +76,7 @@ fn feed(text: &[u8]) {
     }
     if let Some(part) = Part::read(&headers) {
         let again = part.headers(LedgerId(1));
-        let read = Part::read(&again).expect("what was written is read");
+        let read = Part::read(&again).expect("written headers are readable");
         assert_eq!(read.headers(LedgerId(1)), again);
     }
 }

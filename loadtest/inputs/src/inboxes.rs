@@ -1,4 +1,4 @@
-//! Messages at the inboxes, decoded and decided.
+//! Messages in the inboxes, decoded and decided.
 
 use crate::cell::{CELL, Cell, asker, inbox_message, node as named_node, refused};
 use admission_rules::Command;
@@ -6,10 +6,10 @@ use prost::Message;
 use schemas::v1;
 use vocab::{Event, Token};
 
-/// Commands of one message that are decided; an array has up to 10,000.
+/// Maximum number of commands of a message that are decided; an array has up to 10,000.
 const COMMANDS_MAX: usize = 32;
 
-/// The commands of a message at admission's inbox.
+/// Decodes the commands of a message in admission's inbox.
 pub fn asked(sender: Token, payload: &[u8]) -> Vec<Command> {
     let message = inbox_message(sender, payload);
     let mut commands = Vec::new();
@@ -23,17 +23,17 @@ pub fn asked(sender: Token, payload: &[u8]) -> Vec<Command> {
     commands
 }
 
-/// A request that is decided is written in one way only, which prost writes, too.
+/// Asserts that an accepted request has only one encoding, the one that prost writes.
 fn is_as_prost_writes_it(commands: &[Command], payload: &[u8]) {
     if commands.iter().any(|command| command.verb.is_ok()) {
-        let request = v1::Request::decode(payload).expect("prost reads it");
+        let request = v1::Request::decode(payload).expect("prost can decode it");
         if request.verb.is_some() && commands.iter().all(|command| command.verb.is_ok()) {
             assert_eq!(request.encode_to_vec(), payload, "{request:?}");
         }
     }
 }
 
-/// The commands of a message at node-heartbeat's inbox.
+/// Decodes the commands of a message in node-heartbeat's inbox.
 pub fn reported(node: Token, payload: &[u8]) -> Vec<node_heartbeat_rules::Command> {
     let mut commands = Vec::new();
     node_heartbeat::report(&inbox_message(node, payload), CELL, &mut commands);
@@ -41,7 +41,7 @@ pub fn reported(node: Token, payload: &[u8]) -> Vec<node_heartbeat_rules::Comman
     commands
 }
 
-/// A request: the first byte is its sender. Sent twice, it is decided once.
+/// Decides a request; the first byte selects its sender. A request with an operation ID that is sent twice is decided once.
 pub fn request(input: &[u8]) -> bool {
     let Some((sender, payload)) = input.split_first() else {
         return false;
@@ -66,7 +66,7 @@ pub fn request(input: &[u8]) -> bool {
     accepted
 }
 
-/// A message of an agent: the first byte says which and of which node.
+/// Decides a message of an agent; the first byte selects the kind of message and the node.
 pub fn node(input: &[u8]) -> bool {
     let Some((tag, payload)) = input.split_first() else {
         return false;

@@ -1,9 +1,9 @@
-//! Decoders of everything that comes from outside, as targets for damaged input.
+//! Fuzz targets for the decoders of all external input.
 //!
-//! A target decodes an input and panics where a promise is broken: a decoder never panics, what was decoded is the same when
-//! it is encoded and decoded again, and a decider refuses by a rule. It returns whether the decoder accepted the input.
+//! A target decodes an input and panics if a guarantee is broken: a decoder never panics, a decoded value is unchanged after it
+//! is encoded and decoded again, and a decider refuses by a rule. A target returns whether the decoder accepted the input.
 //!
-//! The test `replay` runs each file of `corpus/<target>/`; `cargo fuzz` looks for more (see CONTRIBUTING.md).
+//! The test `replay` runs each file of `corpus/<target>/`; `cargo fuzz` searches for more inputs (see CONTRIBUTING.md).
 
 mod agent;
 mod cell;
@@ -19,10 +19,10 @@ mod replies;
 mod states;
 mod texts;
 
-/// Takes an input; true if the decoder accepted it.
+/// Function that runs one input and returns whether the decoder accepted it.
 pub type Target = fn(&[u8]) -> bool;
 
-/// All targets, in the order of their names. Each has a directory of inputs in `corpus/`.
+/// All targets, sorted by name. Each has a directory of inputs in `corpus/`.
 pub const TARGETS: &[(&str, Target)] = &[
     ("agent", agent::told),
     ("amounts", files::amounts),
@@ -48,7 +48,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("tasks", files::tasks),
 ];
 
-/// The target of that name.
+/// Returns the target with this name.
 pub fn target(name: &str) -> Option<Target> {
     let found = TARGETS.iter().find(|(known, _)| *known == name);
     found.map(|(_, target)| *target)

@@ -1,4 +1,4 @@
-//! Messages of the contract, read by this project's own codec and by prost.
+//! Messages of the contract, decoded by this project's own codec and by prost.
 
 use schemas::v1;
 use std::fmt::Debug;
@@ -25,7 +25,7 @@ const KINDS: &[fn(&[u8]) -> bool] = &[
     agree::<RunExit, v1::RunExit>,
 ];
 
-/// The first byte is the type, the rest is the message.
+/// Decodes a message; the first byte selects its type.
 pub fn message(input: &[u8]) -> bool {
     let Some((kind, bytes)) = input.split_first() else {
         return false;
@@ -33,7 +33,7 @@ pub fn message(input: &[u8]) -> bool {
     KINDS[usize::from(*kind) % KINDS.len()](bytes)
 }
 
-/// An event of the ledger by itself.
+/// Decodes a single ledger event, outside a frame.
 pub fn event(input: &[u8]) -> bool {
     let Ok(event) = Event::decode(input) else {
         return false;
@@ -42,7 +42,7 @@ pub fn event(input: &[u8]) -> bool {
     true
 }
 
-/// Settings that were written although they are the default are left out again.
+/// Returns whether the event contains default settings, which the encoder omits even if the input contained them.
 pub fn leaves_defaults_out(event: &Event) -> bool {
     matches!(event, Event::TenantSet(set) if set.change.settings == TenantSettings::default())
 }
@@ -59,18 +59,18 @@ where
     true
 }
 
-/// `same`: prost's value is written as the same bytes.
+/// Asserts that both codecs agree on `value`. If `same`, prost must also encode its value of `bytes` like this project's codec.
 fn check<T, P>(value: &T, bytes: &[u8], same: bool)
 where
     T: Message + PartialEq + Debug,
     P: prost::Message + Default + Debug,
 {
     let written = value.encode_to_vec();
-    assert_eq!(T::decode(&written).as_ref(), Ok(value), "read again");
-    let theirs = P::decode(bytes).expect("prost refuses what is read here");
+    assert_eq!(T::decode(&written).as_ref(), Ok(value), "decoded again");
+    let theirs = P::decode(bytes).expect("prost decodes all accepted bytes");
     if same {
         assert_eq!(theirs.encode_to_vec(), written, "{value:?} and {theirs:?}");
     }
-    let theirs = P::decode(&*written).expect("prost refuses what is written here");
+    let theirs = P::decode(&*written).expect("prost decodes all written bytes");
     assert_eq!(theirs.encode_to_vec(), written, "{value:?} and {theirs:?}");
 }

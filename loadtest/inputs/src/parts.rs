@@ -1,6 +1,6 @@
-//! Inputs of several parts: one byte that says what the part is, two bytes of length, and the part itself.
+//! Inputs of several parts. A part is a tag byte, a length of two bytes (little-endian), and the content.
 
-/// Parts of an input; the last one may be shorter than its length says.
+/// Iterator over the parts of an input; the last part may be shorter than its stated length.
 pub struct Parts<'a>(&'a [u8]);
 
 impl<'a> Parts<'a> {

@@ -1,4 +1,4 @@
-//! Questions of tenants and operators, as the services read them, up to what they ask of a database.
+//! Queries of tenants and operators, read as the services read them and run up to the first database access.
 
 use crate::cell::{CELL, Cell, asker, refused};
 use admission::query as of_admission;
@@ -12,7 +12,7 @@ use sqlx::{PgPool, postgres::PgPoolOptions};
 use tokio::runtime::{Builder, Runtime};
 use vocab::{AllocationSpec, Refusal, Token};
 
-/// What answers questions without a database: each look at it fails.
+/// Query handler without a database: each database access fails.
 struct Desk {
     runtime: Runtime,
     pool: PgPool,
@@ -52,7 +52,7 @@ const VERBS: &[Ask] = verbs! {
     of_quota::QuotaQueries { cell: CELL }
 };
 
-/// A question: the first byte is its verb, the second who asks. True if it would be answered.
+/// Runs a query; the first byte selects its verb, the second its sender. True if the query would be answered.
 pub fn question(input: &[u8]) -> bool {
     thread_local! {
         static DESK: Desk = Desk::open();
@@ -70,7 +70,7 @@ impl Desk {
         let runtime = runtime.expect("a runtime");
         let pool = runtime.block_on(async {
             let options = PgPoolOptions::new().idle_timeout(None).max_lifetime(None);
-            let pool = options.connect_lazy("postgres://nobody@127.0.0.1:1/none");
+            let pool = options.connect_lazy("postgres://unused@127.0.0.1:1/none");
             let pool = pool.expect("an address");
             pool.close().await;
             pool
@@ -108,11 +108,11 @@ fn understood<V: Verb>(tenant: Token, payload: &[u8]) -> Option<Asked<V::Query>>
             refused(&refusal);
             None
         }
-        Err(Trouble::Unavailable(why)) => panic!("reading a question needs nothing: {why}"),
+        Err(Trouble::Unavailable(why)) => panic!("reading a query needs no service: {why}"),
     }
 }
 
-/// A trial leaves the state as it was.
+/// Runs a placement trial, which must not change the state.
 fn try_place(_: &Desk, tenant: Token, payload: &[u8]) -> bool {
     let asked = understood::<of_scheduler::TrialQueries>(tenant, payload);
     asked.is_some_and(|asked| {
@@ -146,6 +146,6 @@ fn judged(
             refused(&refusal);
             false
         }
-        Err(Trouble::Unavailable(why)) => panic!("a trial needs nothing: {why}"),
+        Err(Trouble::Unavailable(why)) => panic!("a trial needs no service: {why}"),
     }
 }

@@ -1,11 +1,11 @@
-//! What a client is told by the cell.
+//! Messages from the cell to a client.
 
 use client::Allocations;
 use prost::Message;
 use schemas::v1;
 use vocab::Token;
 
-/// A reply: the first byte is its kind.
+/// Decodes a reply; the first byte selects its kind.
 pub fn reply(input: &[u8]) -> bool {
     let Some((kind, bytes)) = input.split_first() else {
         return false;
@@ -21,7 +21,7 @@ pub fn reply(input: &[u8]) -> bool {
     }
 }
 
-/// A part of a tenant's feed. What is over stays so, unless it is told anew.
+/// Applies a part of a tenant's feed. True if any of its events has a kind and names an allocation.
 fn events(bytes: &[u8]) -> bool {
     let Ok(told) = v1::TenantEvents::decode(bytes) else {
         return false;

@@ -1,4 +1,4 @@
-//! States of deciders and read models, as snapshots have them.
+//! States of deciders and read models, as snapshots contain them.
 
 use admission_rules::Admission;
 use analytics::domain::Usage;
@@ -9,7 +9,7 @@ use scheduler_rules::Scheduler;
 use serde::{Serialize, de::DeserializeOwned};
 
 const LEDGER: LedgerId = LedgerId(1);
-/// Versions before the current one that are tried.
+/// Number of state versions that are tried: the current one and the five before it.
 const BEFORE: u32 = 6;
 
 const KINDS: &[fn(u32, &[u8]) -> bool] = &[
@@ -25,7 +25,8 @@ const KINDS: &[fn(u32, &[u8]) -> bool] = &[
     projection::<Usage>,
 ];
 
-/// A state: the first byte is whose, the second how many versions ago. All of it is a snapshot, too.
+/// Decodes a state; the first byte selects its type, the second the age of its version. Also decodes the whole input as a
+/// snapshot.
 pub fn state(input: &[u8]) -> bool {
     if let Some(snapshot) = Snapshot::from_bytes(input, LEDGER) {
         let written = snapshot.to_bytes(LEDGER);
@@ -45,7 +46,7 @@ fn projection<P: Projection>(before: u32, bytes: &[u8]) -> bool {
     read(P::STATE_VERSION, P::upgrade, before, bytes)
 }
 
-/// A state that was read is the same when it is written and read again.
+/// Decodes a state, and asserts that it is unchanged after it is written and read again.
 fn read<S>(version: u32, upgrade: Upgrade<S>, before: u32, bytes: &[u8]) -> bool
 where
     S: Serialize + DeserializeOwned,
@@ -62,7 +63,7 @@ where
     let again = found.and_then(|found| found.upgraded(version, upgrade));
     assert!(
         again.as_ref().map(state_digest) == Some(state_digest(&state)),
-        "{}: a state is another one after it was written",
+        "{}: a state changed when it was written and read",
         std::any::type_name::<S>()
     );
     true

@@ -1,4 +1,4 @@
-//! Names and the like: texts with one form.
+//! Names and other texts with one canonical form.
 
 use std::fmt::{Debug, Display};
 use vocab::{
@@ -6,7 +6,7 @@ use vocab::{
     ResourceKind, Team, Token, Writer,
 };
 
-/// A name. Whatever it is read as is written as the same text, or as one that is read as the same value.
+/// Parses a name as each type. A parsed value must be written as the same text, or as a text that parses to the same value.
 pub fn names(input: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(input) else {
         return false;

@@ -1,5 +1,5 @@
-//! The parsers of what users write, for fuzzing. Each function returns whether its parser accepts the text, and panics where a
-//! value that was read is not read again from what is written of it.
+//! Fuzz entry points of the parsers for user-written text. Each function returns whether its parser accepts the text, and panics
+//! if a parsed value differs after it is written and parsed again.
 
 use crate::{
     amount::{self, Past, ToCome},
@@ -17,13 +17,13 @@ use schemas::v1::{self, SettingView, setting_view::Change};
 use std::fmt::Debug;
 use vocab::{Lsn, Millis, Token};
 
-/// The moment at which files are planned.
+/// Time at which files are planned, Unix ms.
 const NOW_MS: i64 = 1_800_000_000_000;
-/// Documents and expansions beyond this only cost time.
+/// Maximum size of a file; larger documents and expansions only cost time.
 const BYTES_MAX: usize = 1 << 14;
 const TENANT: &str = "t";
 
-/// A file of settings, as `plan` and `apply` read it. A setting that was planned is written as YAML and read again.
+/// Parses a settings file as `plan` and `apply` do. Each planned setting is written as YAML and parsed again.
 pub fn settings(text: &str) -> bool {
     if text.len() > BYTES_MAX {
         return false;
@@ -37,27 +37,27 @@ pub fn settings(text: &str) -> bool {
     for change in there {
         let yaml = Setting(change)
             .yaml()
-            .expect("a planned setting is written");
+            .expect("a planned setting can be written");
         let again = manifest::read([("written", &*yaml)]);
         assert!(again.faults().is_empty(), "{:?}\n{yaml}", again.faults());
         let document = &again.all[0];
         let read = document.kind.read(&document.fields);
         let read = read.unwrap_or_else(|wrong| panic!("{wrong}\n{yaml}"));
-        // What was not said is written as its default.
+        // Compares texts, because omitted fields are written as their defaults.
         let written = Setting(&read)
             .yaml()
-            .expect("a setting that was read is written");
+            .expect("a parsed setting can be written");
         assert_eq!(written, yaml);
     }
     let views: Vec<SettingView> = (1..)
         .zip(sent)
         .map(|(version, change)| view(version, change))
         .collect();
-    let standing = Standing::of(&views, NOW_MS).expect("a planned setting stands");
-    let again =
-        manifest::plan(&documents, &standing, false, NOW_MS).expect("it was planned before");
+    let standing = Standing::of(&views, NOW_MS).expect("planned settings can be in force");
+    let again = manifest::plan(&documents, &standing, false, NOW_MS)
+        .expect("the documents can be planned again");
     let next: Vec<_> = again.sends().collect();
-    assert!(next.is_empty(), "applied once, it changes {next:?}");
+    assert!(next.is_empty(), "a second apply changes {next:?}");
     true
 }
 
@@ -69,7 +69,7 @@ fn view(version: u64, change: Change) -> SettingView {
     }
 }
 
-/// A file of requests, as `submit --file` reads it. Each request is written as a document and read again.
+/// Parses a file of requests as `submit --file` does. Each request is written as a document and parsed again.
 pub fn tasks(text: &str) -> bool {
     if text.len() > BYTES_MAX {
         return false;
@@ -78,7 +78,7 @@ pub fn tasks(text: &str) -> bool {
         return false;
     };
     for request in all {
-        // What it starts after is an operation of the same file.
+        // A dependency may be an operation of the same file, which a document of one request cannot name.
         if !request.depends_on.is_empty() {
             continue;
         }
@@ -89,7 +89,7 @@ pub fn tasks(text: &str) -> bool {
     true
 }
 
-/// What would be sent.
+/// Returns the requests that would be sent.
 fn requests(text: &str) -> Result<Vec<v1::Submit>, Vec<String>> {
     let mut ready = many::ready(file::read("input", text)?, "base")?;
     for one in &mut ready {
@@ -98,12 +98,12 @@ fn requests(text: &str) -> Result<Vec<v1::Submit>, Vec<String>> {
     Ok(ready.into_iter().map(|one| one.submit).collect())
 }
 
-/// The file of contexts. What was read is written and read again, and each context is resolved.
+/// Parses a contexts file. The parsed file is written and parsed again, and each context is resolved.
 pub fn contexts(text: &str) -> bool {
     let Ok(file) = File::parse(text) else {
         return false;
     };
-    let written = file.text().expect("what was read is written");
+    let written = file.text().expect("a parsed file can be written");
     assert_eq!(
         File::parse(&written).ok().as_ref(),
         Some(&file),
@@ -117,28 +117,28 @@ pub fn contexts(text: &str) -> bool {
         let resolved = resolve(&Chosen::default(), &Environment::default(), &file, None);
         if let Ok(resolved) = resolved {
             assert!(!resolved.settings.has_secret(), "{written}");
-            // Creds that are named are read by the command that needs them.
+            // A creds file is read only by the command that needs it.
             let _ = resolved.settings.login();
         }
     }
     true
 }
 
-/// An answer to `explain`, as the command shows it.
+/// Renders a reply to `explain` as the command does.
 pub fn explanation(reply: &v1::ExplainReply, tenant: &Token) -> bool {
     let Ok(found) = query::explanation(reply, tenant) else {
         return false;
     };
     for at in [None, Some(Lsn(1))] {
         let lines = explain::lines(&found, at, true);
-        assert!(!lines.is_empty(), "nothing is said of {found:?}");
+        assert!(!lines.is_empty(), "no lines for {found:?}");
         explain::explanation(&found, at);
     }
     explain::sheet(&found);
     true
 }
 
-/// A quantity, duration, moment or list of indexes. What was read is written, and means the same when it is read again.
+/// Parses a quantity, duration, moment or list of indexes. Quantities, durations and moments are also written and parsed again.
 pub fn amounts(text: &str) -> bool {
     let milli = [
         round(text, amount::cpu_milli, |milli| amount::milli_text(*milli)),

@@ -174,7 +174,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// As the next frame names it; `None` before the first.
+    /// Returns the digest that the next frame must contain as its link; `None` before the first frame.
     fn digest_in_chain(&self) -> Option<Digest> {
         (self.frame_no > 0).then_some(self.digest)
     }

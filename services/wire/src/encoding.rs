@@ -1,8 +1,8 @@
-//! Protobuf's encoding below messages: varints, keys, and how long a value is that is skipped.
+//! Protobuf encoding below the level of messages: varints, keys, and skipping of values.
 
 use crate::{Depth, Fault, Result};
 
-/// How a field's value is encoded: the last three bits of its key.
+/// Encoding of a field's value, given by the last three bits of the field's key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WireType {
     Varint = 0,
@@ -14,7 +14,7 @@ pub enum WireType {
 }
 
 impl WireType {
-    /// Rejects a value that is encoded in another way than its field's type is.
+    /// Rejects a value with an encoding that differs from that of its field's type.
     #[inline]
     pub(crate) fn check(self, expected: Self) -> Result<(), Fault> {
         match self == expected {
@@ -24,16 +24,16 @@ impl WireType {
     }
 }
 
-/// Bytes of the longest varint; the last of them has one bit of the number.
+/// Length of the longest varint in bytes; its last byte has one bit of the number.
 const VARINT_BYTES_MAX: usize = 10;
 
-/// Bytes of the number as a varint.
+/// Returns the length of the number as a varint, in bytes.
 #[inline]
 pub(crate) const fn varint_len(number: u64) -> usize {
     (number | 1).ilog2() as usize / 7 + 1
 }
 
-/// Takes a varint from the front of `bytes`. It may have more bytes than the number needs.
+/// Takes a varint from the front of `bytes`. The varint may have more bytes than the number needs.
 #[inline]
 pub fn take_varint(bytes: &mut &[u8]) -> Result<u64, Fault> {
     // Most are keys, lengths of names and numbers of words.
@@ -52,7 +52,8 @@ pub fn take_varint(bytes: &mut &[u8]) -> Result<u64, Fault> {
     }
 }
 
-/// A varint and how many bytes it has, 0 if there is none. Not inlined: the path of one byte stays small where it is.
+/// Returns a varint and its length in bytes, which is 0 if there is no valid varint. Not inlined, so that the inlined one-byte
+/// path stays small.
 #[inline(never)]
 fn long_varint(bytes: &[u8]) -> (u64, usize) {
     let mut number = 0;
@@ -62,7 +63,7 @@ fn long_varint(bytes: &[u8]) -> (u64, usize) {
         };
         number |= u64::from(byte & 0x7f) << (7 * at);
         if byte < 0x80 {
-            // The last byte has one bit.
+            // The tenth byte has one bit of the number.
             let fits = at + 1 < VARINT_BYTES_MAX || byte < 2;
             return (number, if fits { at + 1 } else { 0 });
         }
@@ -70,7 +71,7 @@ fn long_varint(bytes: &[u8]) -> (u64, usize) {
     (0, 0)
 }
 
-/// Takes the key of a field from the front of `bytes`: the field's number and how its value is encoded.
+/// Takes the key of a field from the front of `bytes`: the field's number and wire type.
 #[inline]
 pub(crate) fn take_key(bytes: &mut &[u8]) -> Result<(u32, WireType), Fault> {
     let key = take_varint(bytes)?;
@@ -83,14 +84,14 @@ pub(crate) fn take_key(bytes: &mut &[u8]) -> Result<(u32, WireType), Fault> {
         5 => WireType::ThirtyTwoBit,
         _ => return Err(Fault::Key),
     };
-    // Number 0 is none, and the key of the highest one has 32 bits.
+    // Field number 0 is invalid, and the key of the highest field number has 32 bits.
     match (1 << 3..1 << 32).contains(&key) {
         true => Ok(((key >> 3) as u32, wire)),
         false => Err(Fault::Key),
     }
 }
 
-/// Takes as many bytes as the varint before them says.
+/// Takes a length as a varint, and then that number of bytes.
 #[inline]
 pub(crate) fn take_delimited<'b>(bytes: &mut &'b [u8]) -> Result<&'b [u8], Fault> {
     let len = usize::try_from(take_varint(bytes)?).map_err(|_| Fault::Truncated)?;
@@ -103,7 +104,7 @@ fn take<'b>(bytes: &mut &'b [u8], len: usize) -> Result<&'b [u8], Fault> {
     Ok(taken)
 }
 
-/// Skips the value of the field `number`, which counts as one level below `depth`; a group in a group as one more.
+/// Skips the value of the field `number`, which counts as one level below `depth`; each nested group counts as one more level.
 pub(crate) fn skip(
     (number, wire): (u32, WireType),
     bytes: &mut &[u8],

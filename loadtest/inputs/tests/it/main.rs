@@ -1,4 +1,4 @@
-//! Each input of the corpus runs through its target.
+//! Runs each input of the corpus through its target.
 
 use inputs::TARGETS;
 use std::{
@@ -19,8 +19,9 @@ fn names(dir: &Path) -> BTreeSet<String> {
         .collect()
 }
 
-/// Of each target, at least: a corpus that the decoder refuses as a whole tests little of what is behind it.
+/// Minimum number of accepted inputs per target: a corpus that is refused entirely tests little of the code after the decoder.
 const ACCEPTED_MIN: usize = 3;
+/// Minimum number of refused inputs per target.
 const REFUSED_MIN: usize = 1;
 
 #[test]
@@ -45,7 +46,7 @@ fn every_input_of_the_corpus_is_decoded_or_refused() {
     }
     assert!(
         failed.is_empty(),
-        "these inputs break a promise: {failed:#?}"
+        "these inputs break a guarantee: {failed:#?}"
     );
     assert!(
         poor.is_empty(),
