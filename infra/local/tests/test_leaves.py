@@ -175,6 +175,7 @@ def test_a_reservation_is_made_and_withdrawn(cell):
     found = cell.row("reservations", reservation="night", version=2)
     assert (found["queue"], found["nodes_wanted"]) == ("team-a", 1)
     assert "queue unknown" in cell.reason(REFUSED, "reserve", "other", "--queue", "nosuch", *wanted[2:])
+    assert "too few nodes match it" in cell.reason(REFUSED, "reserve", "large", *wanted[:-1], "10000")
     over = ("--queue", "team-a", "--until", in_days(-1), "--nodes", "1")
     assert "interval invalid" in cell.reason(REFUSED, "reserve", "other", *over)
 

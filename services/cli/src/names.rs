@@ -35,22 +35,24 @@ fn listed(candidates: &[String]) -> String {
     some
 }
 
-/// Which allocation a name means that several have.
+/// Rule that selects one of several allocations with the same name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meant {
     Newest,
-    /// The newest, if all of them are over. The command would change one that goes on.
+    /// The newest, if all of them have ended; several that have not ended are refused, because the command would change one.
     NewestOfPast,
 }
 
-/// Of an id itself, it. A whole name goes before a beginning, also where what has it is over, so that a command means the same
-/// when it is given again; then what is not over goes before what is. Of several with the same name the newest, and standard
-/// error says so.
+/// Returns the ID of the allocation that `text` names: an ID or its first or last digits, or a name or its prefix. An exact name
+/// takes precedence over a prefix, even if its allocation has ended, so that a repeated command means the same allocation. Then
+/// allocations that have not ended take precedence over ended ones. Of several with the same name, the newest is selected and
+/// reported on stderr.
 pub async fn allocation(client: &Client, text: &str) -> Result<String, Failure> {
     found(client, text, Meant::Newest).await
 }
 
-/// The same for a command that changes the allocation: a name that several have which are not over is refused.
+/// Resolves `text` like `allocation`, for a command that changes the allocation: refuses a name shared by several allocations
+/// that have not ended.
 pub async fn to_change(client: &Client, text: &str) -> Result<String, Failure> {
     found(client, text, Meant::NewestOfPast).await
 }
@@ -136,7 +138,7 @@ fn is_over(one: &AllocationView) -> bool {
     one.state() == AllocationStanding::Ended
 }
 
-/// As `ID (NAME, STATE, requested MOMENT)`.
+/// Formats an allocation as `ID (NAME, STATE, requested MOMENT)`.
 fn candidate(one: &AllocationView) -> String {
     let name = Some(&*one.name).filter(|name| !name.is_empty());
     let at = format!("requested {}", amount::moment(Millis(one.requested_ms)));
@@ -304,7 +306,7 @@ mod tests {
         check(&two, Meant::NewestOfPast, None);
         assert_eq!(
             candidate(&over[1]),
-            "3c (train, ended: unspecified, requested 1970-01-01T00:00:00.003Z)"
+            "3c (train, ended: unspecified, requested 1970-01-01T00:00:00Z)"
         );
     }
 }

@@ -175,7 +175,7 @@ fn mappings(file: &str, text: &str, before: u64) -> Result<Vec<(u64, Written)>, 
         .map_err(|error| Fault {
             file: file.to_owned(),
             line: error.location().map_or(0, |location| location.line()) + before,
-            text: error.without_snippet().to_string(),
+            text: text_of_error(error.without_snippet()),
         })?;
     let mut all = Vec::new();
     for part in parts {
@@ -197,6 +197,17 @@ fn mappings(file: &str, text: &str, before: u64) -> Result<Vec<(u64, Written)>, 
         (line + before, Written { fields, lines })
     });
     Ok(written.collect())
+}
+
+/// The library's text; for a repeated key that names an option of the library, our own.
+fn text_of_error(error: &serde_saphyr::Error) -> String {
+    match error {
+        serde_saphyr::Error::DuplicateMappingKey { key, .. } => {
+            let key = key.as_deref().unwrap_or("a key");
+            format!("{key}: it is there twice: remove one of them")
+        }
+        error => error.to_string(),
+    }
 }
 
 impl Document {

@@ -1009,6 +1009,10 @@ fn faults_name_the_field_and_what_to_write() {
         "file:1: document 1, Quota: hard: it is missing",
     );
     check(
+        "kind: Tenant\ntenant: a\nweight: 1\nweight: 2",
+        "file:4: weight: it is there twice: remove one of them",
+    );
+    check(
         "kind: Tenant\ntenant: a\non_exceed: queue",
         "file:3: document 1, Tenant: on_exceed: queue: write refuse, wait",
     );

@@ -305,9 +305,31 @@ async fn reserve(
     output: Output,
     context: &Context,
 ) -> Result<(), Failure> {
-    let title = format!("reservation {}", change.reservation);
+    let name = change.reservation.clone();
+    let is_asked = change.wanted.is_some();
     let operator = sending.operator(context).await?;
     let id = sending.id();
     let applied = operator.set_reservation(change, id).await?;
-    told(&title, &applied, output)
+    if is_asked {
+        check_granted(&operator, &name, applied.version).await?;
+    }
+    told(&format!("reservation {name}"), &applied, output)
+}
+
+/// Fails if the scheduler refuses this version of the reservation. Its decision comes a moment after the setting.
+async fn check_granted(client: &Client, name: &str, version: u64) -> Result<(), Failure> {
+    let decided = look_again::<_, Failure>(async || {
+        let all = client.reservations(0).await?;
+        let mut of_version = all.into_iter().filter(|one| one.version >= version);
+        Ok(of_version.find(|one| one.reservation == name && one.state != "asked"))
+    });
+    match decided.await? {
+        Some(one) if one.state == "refused" && one.version == version => {
+            Err(Failure::refused(format!(
+                "reservation {name}: refused: too few nodes match it and have no other reservation in its time; ask for fewer \
+                 nodes, other labels or another time"
+            )))
+        }
+        _ => Ok(()),
+    }
 }

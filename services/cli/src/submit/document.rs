@@ -319,7 +319,8 @@ mod tests {
                     cpu_milli: cpu,
                     memory_bytes: memory,
                     gpu_count: gpu.0,
-                    gpu_milli: gpu.1,
+                    // A share implies a device.
+                    gpu_milli: if gpu.0 == 0 { 0 } else { gpu.1 },
                     gpu_models: gpu.2,
                     queue,
                     priority_class,
