@@ -116,10 +116,12 @@ fn request(random: &mut Seeded, earlier: &[String]) -> Submit {
         submit.rules = Some(rules(random));
     }
     if random.chance(200) {
+        let min = [0, 2][random.below(2) as usize];
         submit.gang = Some(GangRequest {
-            name: "g".to_owned(),
+            // All members of a gang ask for the same minimum.
+            name: format!("g{min}"),
             size: 1000,
-            min: [0, 2][random.below(2) as usize],
+            min,
             uniform_label: "rack".to_owned(),
         });
     }

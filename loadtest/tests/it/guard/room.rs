@@ -25,7 +25,7 @@ const ROUNDS: usize = 18;
 const FROM: usize = 8;
 /// So much may be said too much: what is counted by its shape is rounded up, and what is said stays as it is when something
 /// takes less than before, because it is a part of admission's state.
-const TOO_MUCH: f64 = 1.9;
+const TOO_MUCH: f64 = 2.1;
 
 /// What each part holds after these records.
 fn held(records: &[Record]) -> BTreeMap<&'static str, i64> {

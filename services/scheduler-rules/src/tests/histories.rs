@@ -1308,9 +1308,9 @@ fn impossible(w: &mut World, kind: u8, value: i32) {
                     ..none()
                 })
             },
-            // No zone has five cores.
+            // No zone has ten cores.
             _ => ruled(
-                job(5, 1),
+                job(10, 1),
                 PlacementRules {
                     numa: vocab::NumaPolicy::Single,
                     ..none()
