@@ -282,8 +282,8 @@ class Contexts(unittest.TestCase):
         self.refused(2, "submit", "--again", "mine", "--cpu", "1")
         self.refused(3, "--context", "team-b", "submit", "--again", allocation)
         unclear = self.refused(3, "get", "min")
-        self.assertRegex(unclear, rf"more than one .*{allocation} \(mine\)")
-        self.assertIn("(mine-2)", unclear)
+        self.assertRegex(unclear, rf"more than one .*{allocation} \(mine, ")
+        self.assertIn("(mine-2, ", unclear)
         self.assertIn("no allocation", self.refused(3, "get", "nobody"))
         self.apportion("cancel", "mine-2")
         listed = json.loads(self.apportion("list", "-o", "json"))["allocations"]

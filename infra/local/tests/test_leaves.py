@@ -186,7 +186,7 @@ def test_a_reservation_is_made_and_withdrawn(cell):
 
 
 def test_what_was_never_set_is_not_taken_back(cell):
-    for words in (("unreserve", "nosuch"), ("quota", "budget", "team-a", "pods", "--none"),
+    for words in (("unreserve", "nosuch"), ("quota", "budget", "team-b", "gpu", "--none"),
                   ("quota", "set", "team-a", "extended:nosuch", "--none"), ("rates", "delete", "gpu:nosuch")):
         assert "never set" in cell.reason(REFUSED, *words), words
     assert "no such node" in cell.reason(REFUSED, "node", "forget", "nosuch")
@@ -362,7 +362,10 @@ def test_settings_are_tried_and_not_set(cell, started):
     before = cell.json("settings", "list", "scheduling")
     assert what_if(cell, "policy", "--placement", "spread")["allocations"] == []
     assert cell.json("settings", "list", "scheduling") == before
-    assert what_if(cell, "unreserve", "tried")["allocations"] == []
+    assert "never set" in cell.reason(REFUSED, "what-if", "unreserve", "tried")
+    cell.apportion("reserve", "kept", *wanted)
+    assert what_if(cell, "unreserve", "kept")["allocations"] == []
+    cell.apportion("unreserve", "kept")
 
     assert "quantity zero" in cell.reason(REFUSED, "what-if", "queue-set", "team-a", "--weight", "0")
     cell.reason(WRONG_USAGE, "what-if", "priority-class", "tried", "high")
