@@ -311,7 +311,11 @@ impl Checker {
     /// One operation: the next event, or none.
     fn operation(&mut self, mut of: Operation, events: &mut Events) -> Result<(), Violation> {
         self.forgets(&of, events)?;
-        let due = self.due(&of);
+        let due = match self.due(&of) {
+            // The earlier members of its gang may count, and their terms are checked before its place in the backlog.
+            Due::Turned(_) | Due::Refused(_) if self.contradicts(&of, events) => Due::Accepted,
+            due => due,
+        };
         if let Due::Turned(rule) = due {
             self.inboxes.decided.push(Decided {
                 ask: of.ask.clone(),
@@ -401,6 +405,15 @@ impl Checker {
             _ => false,
         };
         self.began_at_first_level && newer
+    }
+
+    /// Returns whether the next event refuses the request because of its gang, and that may be right.
+    fn contradicts(&self, of: &Operation, events: &mut Events) -> bool {
+        events.peek().is_some_and(|(_, kind)| {
+            refused_by(kind) == Some(GANG_INVALID)
+                && self.is_of(of, kind, Invariant::Outcome).is_ok()
+                && self.may_contradict(of)
+        })
     }
 
     /// Returns whether earlier members have the name of its gang, and it is unknown if they are of the same gang.
