@@ -314,7 +314,7 @@ fn sendable(reply: Vec<u8>) -> Result<Vec<u8>, Trouble> {
     Err(Trouble::Refused(refusal))
 }
 
-/// Reads a query. One with a field that this version does not know is refused: half of what was asked is not what was asked.
+/// Reads a query. Rejects fields that this version does not know, because an answer without them would be to another query.
 pub fn read<Q: Message + Default>(payload: &[u8]) -> Result<Q, Trouble> {
     if payload.len() > QUERY_BYTES_MAX {
         let (limit, actual) = (QUERY_BYTES_MAX as u64, payload.len() as u64);

@@ -62,7 +62,7 @@ fn check(teams: &[&str], path: &str, expected: &str) {
         })
     };
     t.set(budget(Some(1)), set);
-    // Whatever the team is, what was set can be taken back, and only that.
+    // Limits and budgets of any team can be removed if they were set.
     let again = match expected {
         "" => "applied 2".to_owned(),
         _ => format!("never_set a/{path} gpu"),
