@@ -62,12 +62,13 @@ impl Scheduler {
         }
     }
 
-    /// Puts it in line, or where it waits for what has to come first.
+    /// Puts it in line, or where it waits for what has to come first, and schedules the report of the reason.
     pub(super) fn queue(&mut self, no: AllocationNo) {
         let others = self.dependencies.awaits_others(no);
         let Some(live) = self.allocations.get_mut(&no) else {
             return;
         };
+        self.waiting.tell([no]);
         if others {
             live.phase = Phase::AwaitingOthers;
             return;
@@ -100,6 +101,7 @@ impl Scheduler {
             asks,
             key,
         );
+        self.waiting.tell([no]);
         if let Some(live) = self.allocations.get_mut(&no) {
             live.phase = Phase::Queued(pending_group, key);
             if let Some(gang) = live.gang {
@@ -430,9 +432,6 @@ impl Scheduler {
         if let Some(gang) = gang {
             self.settle(gang);
             self.form(gang);
-        }
-        if self.waits_for_fellows(no).is_some() {
-            self.waiting.tell([no]);
         }
         Ok(())
     }

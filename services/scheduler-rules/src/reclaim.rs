@@ -103,12 +103,12 @@ impl Scheduler {
             // What asks again after each run comes from what was decided here.
             self.epoch = Epoch::default();
         }
-        self.waiting.tell([no]);
         // Whether it is over is seen by this writer's own clock, in the same frame.
         match pause {
             Some(until) => {
                 live.phase = Phase::Pausing(until);
                 self.waiting.pause(no, until);
+                self.waiting.tell([no]);
             }
             None => self.queue(no),
         }

@@ -29,7 +29,6 @@ impl Scheduler {
             Formation::Alone(members) => {
                 for member in members {
                     self.queue_alone(member);
-                    self.waiting.tell([member]);
                 }
             }
         }

@@ -18,7 +18,8 @@ pub fn keeps_off(capacity: &NodeCapacity, class: &Class) -> Option<Filter> {
     if !forbids.all(|taint| tolerates(class, taint)) {
         return Some(Filter::Taint);
     }
-    if !class.allows_model(capacity.gpu_model.as_ref()) {
+    let asks_for_gpus = class.gpu.as_ref().is_some_and(|gpu| gpu.count > 0);
+    if !class.allows_model(capacity.gpu_model.as_ref()) || asks_for_gpus && capacity.gpus == 0 {
         return Some(Filter::GpuModel);
     }
     let extended = |(name, amount): &(Token, u64)| {

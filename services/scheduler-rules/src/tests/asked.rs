@@ -280,7 +280,12 @@ fn a_priority_holds_after_a_pause_and_for_who_has_no_quota_yet() {
     check(
         &mut w,
         &jobs,
-        &["1 waits fair_share", "2 on n", "3 waits no_room_now"],
+        &[
+            "1 waits fair_share",
+            "2 on n",
+            "1 waits no_room_now",
+            "3 waits no_room_now",
+        ],
     );
 }
 

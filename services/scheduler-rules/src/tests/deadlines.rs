@@ -100,6 +100,7 @@ fn what_depends_on_it_is_as_after_a_cancel() {
     let events = spoken(&w.settle());
     let expected = [
         format!("{no} ended expired"),
+        format!("{any} waits no_node_ready"),
         format!("{success} ended dependency_failed"),
     ];
     assert_eq!(events, expected);

@@ -1003,7 +1003,9 @@ impl Run {
                         cleared_for.insert(allocation.0);
                     }
                 }
-                Event::AllocationWaiting(AllocationWaiting { allocation, .. }) => {
+                Event::AllocationWaiting(AllocationWaiting {
+                    allocation, reason, ..
+                }) if *reason != WaitingReason::Nominated => {
                     let was_cleared_for = cleared_for.contains(&allocation.0);
                     assert!(!was_cleared_for, "{allocation:?} was nominated in vain");
                 }
@@ -1054,7 +1056,7 @@ impl Run {
         }
         self.what_could_be_placed_is();
         reasons::promises_can_be_kept(&self.world);
-        reasons::members_know_why_they_wait(&self.world);
+        reasons::waiting_allocations_have_a_reason(&self.world);
         if !self.setting.few_preemptions && !self.setting.protected {
             victims::are_found(&self.world.state);
         }

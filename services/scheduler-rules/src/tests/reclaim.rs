@@ -39,6 +39,7 @@ fn what_runs_is_preempted_and_waits_for_quota() {
         "1 requeued node_lost",
         "2 requeued node_lost",
         "1 waits quota",
+        "2 waits no_node_ready",
     ];
     check(&mut w, &[jobs[0], other[0]], &expected);
     assert!(awaits_quota(&w, jobs[0]));

@@ -51,31 +51,48 @@ pub fn promises_can_be_kept(world: &World) {
     }
 }
 
-/// Checks the last report on each waiting member: the pending group of its gang, or why it has none.
-pub fn members_know_why_they_wait(world: &World) {
+/// Checks the last report on each waiting allocation: its pending group with the present reason of that group, or why it has
+/// no pending group.
+pub fn waiting_allocations_have_a_reason(world: &World) {
     let state = &world.state;
-    let in_gangs = state.allocations.all().iter();
-    let in_gangs = in_gangs.filter(|(_, live)| live.phase == Phase::InGang);
-    for (no, live) in in_gangs {
+    for (no, live) in state.allocations.all().iter() {
+        let pending_group = state.waiting.pending_group_of(live);
+        let expected = match (&live.phase, live.gang) {
+            (Phase::Held(_) | Phase::AwaitingQuota(_), _) => continue,
+            (Phase::AwaitingOthers, _) => Some(WaitingReason::Dependency),
+            (Phase::Pausing(_), _) => Some(WaitingReason::Backoff),
+            (Phase::Nominated(_), _) => Some(WaitingReason::Nominated),
+            (Phase::InGang, Some(gang)) if pending_group.is_none() => {
+                Some(state.gang_waits_for(gang))
+            }
+            (Phase::Queued(..) | Phase::InGang, _) => None,
+        };
         let said = world.said.iter().rev();
         let mut of_it = said.filter(|event| {
             let explained = matches!(event, Event::PendingGroupExplained(_));
             event.allocation(EventNo(0)) == Some(*no) && !explained
         });
-        let Some(told) = of_it.next() else {
+        let told = match of_it.next() {
             // Reported before the first event that the world recorded.
-            continue;
+            None => continue,
+            Some(Event::AllocationWaiting(told)) => (Some(told.reason), told.pending_group),
+            Some(Event::AllocationNominated(_)) => (Some(WaitingReason::Nominated), None),
+            Some(Event::AllocationRequeued(told)) if told.not_before > world.now => {
+                (Some(WaitingReason::Backoff), None)
+            }
+            Some(other) => panic!("{no:?} waits, and its last event is {other:?}"),
         };
-        let gang = live.gang.unwrap();
-        let stands = state.waiting.gangs().pending_group(gang);
-        let Event::AllocationWaiting(told) = told else {
-            panic!("{no:?} waits with its gang, and its last event is {told:?}");
-        };
-        match (stands, state.gang_waits_for(gang)) {
+        match (expected, pending_group) {
             // Nodes are being cleared for its fellows: its earlier reason still holds.
-            (None, WaitingReason::GangNoRoom) => {}
-            (None, reason) => assert_eq!((told.reason, told.pending_group), (reason, None)),
-            (stands, _) => assert_eq!(told.pending_group, stands, "{told:?}"),
+            (Some(WaitingReason::GangNoRoom), _) => {}
+            (Some(reason), _) => assert_eq!(told, (Some(reason), None), "{no:?}"),
+            (None, pending_group) => {
+                let pending_group = pending_group.unwrap();
+                assert_eq!(told.1, Some(pending_group.no), "{no:?}: {told:?}");
+                let said = pending_group.said.as_ref().map(|said| said.reason);
+                let block = state.waiting.block_of(pending_group);
+                assert!(said.is_some() && block.is_some(), "{no:?}: {said:?} {block:?}");
+            }
         }
     }
 }
