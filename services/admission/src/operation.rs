@@ -353,17 +353,11 @@ impl Waiting {
         }
     }
 
-    /// Before it holds quota. A gang does not ask before all of it is there, nor does what depends on others before they
-    /// have ended.
+    /// Before it holds quota.
     pub fn for_quota(refusal: &Refusal) -> Self {
-        match refusal.rule {
-            Rule::IncompleteGang => Self::of(WaitingReason::GangIncomplete),
-            Rule::DependencyPending => Self::of(WaitingReason::Dependency),
-            _ => Self {
-                reason: WaitingReason::Quota,
-                quota: Some(refusal.clone()),
-            },
-        }
+        let reason = refusal.waiting_reason();
+        let quota = (reason == WaitingReason::Quota).then(|| refusal.clone());
+        Self { reason, quota }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
 };
 use clap::{Args, ValueEnum};
 use client::{AllocationStanding, AllocationView, AllocationsQuery};
-use schemas::v1::{Label, Waiting};
+use schemas::v1::{self, Label, Waiting};
 use serde_json::{Map, Value};
 use vocab::ResourceKind;
 
@@ -338,9 +338,9 @@ pub fn started_ms(one: &AllocationView) -> i64 {
 
 /// Where it stands, and why in a word or two, as fits into a column.
 pub fn state(one: &AllocationView) -> String {
-    let reason = |waiting: &Waiting| match &waiting.quota {
-        Some(refusal) => words(refusal.rule()),
-        None => words(waiting.reason()),
+    let reason = |waiting: &Waiting| match (&waiting.quota, waiting.reason()) {
+        (Some(refusal), v1::WaitingReason::Quota) => words(refusal.rule()),
+        (_, reason) => words(reason),
     };
     stands(one, reason)
 }

@@ -17,7 +17,8 @@ pub const IDENTITY_MS: i64 = 3_600_000;
 pub enum Joining {
     /// Approved nodes that have joined.
     Required,
-    /// Whoever the bus lets speak for a node, as simulated fleets do. What was approved still bounds its node.
+    /// Every node for which the bus accepts messages, as for simulated fleets, but those that an operator forgot. An approval
+    /// still bounds its node.
     Open,
 }
 
@@ -110,8 +111,11 @@ impl Nodes {
         config: &Config,
     ) -> Result<(), Refusal> {
         let approved = self.approved.get(node);
-        let joined = approved.is_some_and(|approved| approved.key.is_some());
-        if config.joining == Joining::Required && !joined {
+        let may_join = match config.joining {
+            Joining::Required => approved.is_some_and(|approved| approved.key.is_some()),
+            Joining::Open => !self.banned.contains(node),
+        };
+        if !may_join {
             return Err(Refusal::new(Rule::NodeNotApproved, "node"));
         }
         approved.map_or(Ok(()), |approved| approved.approval.permit(capacity))
@@ -141,8 +145,12 @@ impl Nodes {
                     key: key.filter(|_| goes_on),
                 };
                 self.approved.insert(node.clone(), approved);
+                self.banned.remove(node);
             }
-            None => self.forget_soon(node),
+            None => {
+                self.banned.insert(node.clone());
+                self.forget_soon(node);
+            }
         }
     }
 

@@ -44,6 +44,8 @@ pub struct Nodes {
     conditions: condition::Known,
     /// The last change of capacity of each node's present life; none: it has what it registered with.
     changes: BTreeMap<Token, u64>,
+    /// Nodes that an operator forgot and has not approved since.
+    banned: BTreeSet<Token>,
     /// Hot state, not recorded: heartbeats are many and lossy. A new leader grants every ready node a full lease.
     #[serde(skip)]
     leases: Leases,
@@ -237,16 +239,18 @@ impl Decider for Nodes {
     type By = vocab::fact::NodeHeartbeat;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 10;
+    const STATE_VERSION: u32 = 11;
 
     fn upgrade(version: u32, state: &[u8]) -> Option<Self> {
         const NO_ORIGINS: u8 = 0;
         const NO_CONDITIONS: u8 = 0;
         const NO_CHANGES: u8 = 0;
+        const NONE_BANNED: u8 = 0;
         let added: &[u8] = match version {
-            7 => &[NO_ORIGINS, NO_CONDITIONS, NO_CHANGES],
-            8 => &[NO_CONDITIONS, NO_CHANGES],
-            9 => &[NO_CHANGES],
+            7 => &[NO_ORIGINS, NO_CONDITIONS, NO_CHANGES, NONE_BANNED],
+            8 => &[NO_CONDITIONS, NO_CHANGES, NONE_BANNED],
+            9 => &[NO_CHANGES, NONE_BANNED],
+            10 => &[NONE_BANNED],
             _ => return None,
         };
         ledger::decode_state(&[state, added].concat())
@@ -274,7 +278,11 @@ impl Decider for Nodes {
             }
             Input::QuotaDenied(fact) => self.forget(fact.allocation),
             Input::AllocationPlaced(fact) => return self.assign(at, fact),
-            Input::AllocationPreempted(fact) => self.stop_by(fact.allocation, fact.grace_until),
+            // Without a grace of its priority class it has the agent's own, as after a cancel.
+            Input::AllocationPreempted(fact) if fact.grace_until > at.now => {
+                self.stop_by(fact.allocation, fact.grace_until);
+            }
+            Input::AllocationPreempted(_) => {}
             Input::AllocationStopping(fact) => return self.stop(fact.allocation, fact),
             Input::AllocationRequeued(fact) => return self.requeue(fact.allocation, fact),
             Input::AllocationEnded(fact) => self.forget(fact.allocation),

@@ -8,12 +8,12 @@ mod lies;
 
 use super::*;
 use vocab::fact::{
-    AllocationPlaced, AllocationRequested, AllocationRequeued, AllocationStopping,
+    AllocationPlaced, AllocationPreempted, AllocationRequested, AllocationRequeued, AllocationStopping,
     NodeCapacityChanged, NodeConditionChanged, NodeForgotten, NodeJoined, NodeLost, NodeReady,
     NodeRegistered, NodeSuspected, RunReported,
 };
 use vocab::{
-    AllocationSpec, EndCause, Event, EventNo, Level, Lsn, Operation, PlacementPolicy, RunExit,
+    AllocationSpec, EndCause, Event, EventNo, Level, Lsn, Operation, PlacementPolicy, PreemptionCause, RunExit,
     RunState,
 };
 
@@ -536,6 +536,34 @@ fn reports_move_a_run_on_once_and_in_bounds() {
     );
     t.check(8, report(1, 7, RunState::Failed, 8), &[]);
     t.check(8, report(1, 8, RunState::Started, 8), &[]);
+}
+
+#[test]
+fn a_preemption_without_a_grace_leaves_the_agent_its_own() {
+    let check = |grace_ms: i64, expected: Option<Millis>| {
+        let mut t = Table::new();
+        t.check(0, register(1), &["n registered 1"]);
+        t.now = 5;
+        t.place(7, "n", 1);
+        t.state.take_effects();
+        t.observe(
+            0,
+            Event::AllocationPreempted(AllocationPreempted {
+                allocation: AllocationNo(7),
+                cause: PreemptionCause::Drain,
+                by: None,
+                grace_until: Millis(5 + grace_ms),
+            }),
+        );
+        t.stop(7);
+        let effects = t.state.take_effects();
+        let [Effect::Assign { assignment, .. }] = &effects[..] else {
+            panic!("{effects:?}");
+        };
+        assert_eq!((assignment.stop, assignment.stop_by), (true, expected));
+    };
+    check(0, None);
+    check(30, Some(Millis(35)));
 }
 
 #[test]

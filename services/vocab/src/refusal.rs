@@ -4,6 +4,7 @@ mod sentence;
 
 pub use sentence::Teaching;
 
+use crate::WaitingReason;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -43,6 +44,16 @@ impl Refusal {
             subject: subject.into(),
             limit,
             actual,
+        }
+    }
+
+    /// Returns why an allocation waits that quota refused for now. A gang asks for quota once all of it is there, and an
+    /// allocation with dependencies once they have ended.
+    pub fn waiting_reason(&self) -> WaitingReason {
+        match self.rule {
+            Rule::IncompleteGang => WaitingReason::GangIncomplete,
+            Rule::DependencyPending => WaitingReason::Dependency,
+            _ => WaitingReason::Quota,
         }
     }
 }

@@ -300,9 +300,10 @@ impl Projection for Usage {
                 allocations.requested(AllocationNo(at.no.0), fact, at.now);
             }
             Input::QuotaDenied(fact) => allocations.denied(fact, at.now, outbox),
-            Input::QuotaWaiting(QuotaWaiting { allocation, .. }) => {
-                allocations.waits(*allocation, WaitingReason::Quota);
-            }
+            Input::QuotaWaiting(QuotaWaiting {
+                allocation,
+                refusal,
+            }) => allocations.waits(*allocation, refusal.waiting_reason()),
             Input::RateSet(Applied {
                 change, version, ..
             }) => outbox.push(Fact::Rate(Box::new(Rate {

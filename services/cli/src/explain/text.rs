@@ -8,7 +8,9 @@ use scheduler::{
     store::{Allocation, Explanation, PlaceInQueue, Standing},
 };
 use schemas::ToProst as _;
-use vocab::{AllocationId, CellNo, Filter, Lsn, Millis, QosClass, ResourceKind};
+use vocab::{
+    AllocationId, CellNo, Filter, Lsn, Millis, QosClass, Refusal, ResourceKind, WaitingReason,
+};
 
 /// Scores of a placement that are shown.
 const SCORES: usize = 5;
@@ -119,7 +121,10 @@ fn stands(explanation: &Explanation) -> String {
     let moment = |at: Option<Millis>| at.map_or("an unknown moment".into(), amount::moment);
     let node = allocation.node.as_deref().unwrap_or("no node");
     match allocation.state.as_str() {
-        "requested" if allocation.quota.is_some() => "It waits for quota.".into(),
+        "awaiting_quota" => match allocation.quota.as_ref().map(Refusal::waiting_reason) {
+            None | Some(WaitingReason::Quota) => "It waits for quota.".into(),
+            Some(reason) => format!("It waits, because {}.", reasons::waits(reason)),
+        },
         "requested" => "Quota has not decided on it yet.".into(),
         "denied" => format!("Quota denied it at {}.", moment(allocation.ended_at)),
         "queued" => waits(explanation),

@@ -22,7 +22,7 @@ pub struct PriorityClass {
     /// It may send preemptible ones of lower value back.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "true|false")]
     preempts: Option<bool>,
-    /// Time to stop in, once told to (30s, 5m).
+    /// Time to stop in, once told to (30s, 5m); without it, the node agent's own grace.
     #[arg(long, value_parser = amount::duration_ms)]
     grace: Option<i64>,
     /// default, best-fit, spread, gpu-packing or fgd; the queue's where nothing is said of it.

@@ -617,7 +617,13 @@ impl Agent {
             .as_ref()
             .filter(|_| told.boot == self.plan.boot())
         {
-            tracing::error!(rule = ?refusal.rule(), subject = refusal.subject, "the cell does not take what the node has");
+            tracing::error!(
+                rule = ?refusal.rule(),
+                subject = refusal.subject,
+                limit = refusal.limit,
+                actual = refusal.actual,
+                "the cell refused the node; an operator can approve it as it is: apportion node approve"
+            );
             // One that holds a lease is known, with what it had before.
             if self.lease.is_none() {
                 self.health.not_ready("the cell does not take the node");

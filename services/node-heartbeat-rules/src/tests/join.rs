@@ -154,13 +154,19 @@ fn a_forgotten_node_is_lost_and_its_name_may_be_approved_again() {
 }
 
 #[test]
-fn a_forgotten_node_whose_agent_begins_anew_is_gone_at_once() {
+fn a_forgotten_node_stays_out_of_an_open_cell_until_it_is_approved() {
+    let refused = ["n: node not approved: node"];
     let mut t = Table::new();
     t.check(0, register(1), &["n registered 1"]);
     t.set("n", 1, None);
-    let expected = ["n lost, seen 6", "n forgotten", "n registered 2"];
-    t.check(6, register(2), &expected);
-    t.check(7, None, &[]);
+    t.check(6, register(2), &[]);
+    assert_eq!(t.effects(), refused);
+    t.check(11, None, &["n lost, seen 0", "n forgotten"]);
+    t.state = postcard_round_trip(&t.state);
+    t.check(12, register(2), &[]);
+    assert_eq!(t.effects(), refused);
+    t.set("n", 2, Some((1, 100)));
+    t.check(13, register(2), &["n registered 2"]);
 }
 
 #[test]
@@ -214,6 +220,8 @@ struct Model {
     approved: Option<(u8, i64, u64)>,
     /// Who has joined by the approval's token.
     key: Option<char>,
+    /// By the last change of its approval.
+    forgotten: bool,
     /// Each user of the bus that was given, and until when it may live if it was given anew just before the approval went.
     users: Vec<(char, i64)>,
 }
@@ -239,8 +247,13 @@ impl Model {
         true
     }
 
-    fn registers(&self, cores: u64) -> bool {
-        self.key.is_some() && self.approved.is_some_and(|(_, _, most)| cores <= most)
+    fn registers(&self, cores: u64, joining: Joining) -> bool {
+        let within = self.approved.is_none_or(|(_, _, most)| cores <= most);
+        within
+            && match joining {
+                Joining::Required => self.key.is_some(),
+                Joining::Open => !self.forgotten,
+            }
     }
 }
 
@@ -248,11 +261,14 @@ proptest! {
     /// Nobody has two users of the bus at once that speak for one name, nobody joins but by the token, and nothing registers
     /// beyond what was approved, whatever is done in whichever order.
     #[test]
-    fn a_name_has_one_holder_whatever_happens(steps in steps()) {
+    fn a_name_has_one_holder_whatever_happens(
+        steps in steps(),
+        joining in prop_oneof![Just(Joining::Required), Just(Joining::Open)],
+    ) {
         let mut t = Table::required();
         let mut model = Model::default();
         let (mut now, mut version, mut last) = (0, 0, 0);
-        let config = Config { lease_ms: i64::MAX / 4, joining: Joining::Required };
+        let config = Config { lease_ms: i64::MAX / 4, joining };
         for step in steps {
             t.now = now;
             let mut command = None;
@@ -266,6 +282,7 @@ proptest! {
                         model.withdraw(now);
                     }
                     model.approved = Some((by, until, cores));
+                    model.forgotten = false;
                     let approval = NodeApproval {
                         capacity: NodeCapacity { cpu_milli: cores, ..NodeCapacity::default() },
                         token: [by; 32],
@@ -277,6 +294,7 @@ proptest! {
                     version += 1;
                     model.withdraw(now);
                     model.approved = None;
+                    model.forgotten = true;
                     t.state.approve(&t.at(0), &token("n"), None, version);
                 }
                 Step::Join { token, key } => {
@@ -286,7 +304,7 @@ proptest! {
                 Step::Register { boot, cores } => {
                     let capacity = NodeCapacity { cpu_milli: cores, ..NodeCapacity::default() };
                     command = Some(Command::Register { node: token("n"), boot, capacity: Box::new(capacity), change: 0 });
-                    expected = model.registers(cores);
+                    expected = model.registers(cores, joining);
                 }
             }
             let mut draft = Draft::new(Millis(now), EventNo(t.next));

@@ -134,11 +134,12 @@ impl AllocationRow {
             _ => None,
         };
         let ended = over.and_then(|over| self.preempted(Some(over)));
-        if next.name() != self.state.stage().name() {
-            self.since = at.now;
-        }
+        let before = self.state.name();
         let priorities = (self.spec.common().priority, by_priority);
         self.state = mem::take(&mut self.state).turned(next, at, life, priorities);
+        if self.state.name() != before {
+            self.since = at.now;
+        }
         self.lsn = at.lsn;
         Ok(match life {
             LifeFact::AllocationPreempted(_) => self.preempted(None),

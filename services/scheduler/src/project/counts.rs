@@ -23,7 +23,7 @@ pub enum CountKey {
 pub enum Counted {
     /// On a node, and not being preempted.
     Held,
-    /// For a place.
+    /// For a place or for quota.
     Waiting {
         pending_group: Option<PendingGroupNo>,
         /// What was said of the allocation itself.
@@ -148,11 +148,17 @@ fn counted(state: &AllocationState) -> Option<Counted> {
         }),
         AllocationState::Nominated { .. } => Some(Counted::Waiting {
             pending_group: None,
-            reason: None,
+            reason: Some(WaitingReason::Nominated),
+        }),
+        AllocationState::Requested {
+            refusal: Some(refusal),
+        } => Some(Counted::Waiting {
+            pending_group: None,
+            reason: Some(refusal.waiting_reason()),
         }),
         AllocationState::Held { .. } if state.preemption().is_none() => Some(Counted::Held),
         AllocationState::Held { .. }
-        | AllocationState::Requested { .. }
+        | AllocationState::Requested { refusal: None }
         | AllocationState::Ended { .. }
         | AllocationState::Denied { .. } => None,
     }

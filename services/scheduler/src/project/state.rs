@@ -102,14 +102,25 @@ impl AllocationState {
         }
     }
 
-    /// Whether it is in the queue.
-    pub fn waits_for_a_place(&self) -> bool {
+    /// Returns whether it waits: for a place, or for quota that was refused for now.
+    pub fn waits(&self) -> bool {
         match self {
             Self::Queued { .. } | Self::Nominated { .. } => true,
-            Self::Requested { .. }
+            Self::Requested { refusal } => refusal.is_some(),
+            Self::Held { .. } | Self::Ended { .. } | Self::Denied { .. } => false,
+        }
+    }
+
+    /// Name of the state in the tables.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Requested { refusal: Some(_) } => "awaiting_quota",
+            Self::Requested { refusal: None }
+            | Self::Queued { .. }
+            | Self::Nominated { .. }
             | Self::Held { .. }
             | Self::Ended { .. }
-            | Self::Denied { .. } => false,
+            | Self::Denied { .. } => self.stage().name(),
         }
     }
 
@@ -171,7 +182,7 @@ impl AllocationState {
         match fact {
             LifeFact::QuotaReclaimed(_) | LifeFact::AllocationReprioritised(_) => self,
             LifeFact::AllocationWaiting(fact) => {
-                self.waits(next, at, fact.reason, fact.pending_group)
+                self.waiting(next, at, fact.reason, fact.pending_group)
             }
             LifeFact::AllocationNominated(fact) => Self::Nominated {
                 node: fact.node.clone(),
@@ -230,7 +241,7 @@ impl AllocationState {
         }
     }
 
-    fn waits(
+    fn waiting(
         self,
         next: Stage,
         at: &At,

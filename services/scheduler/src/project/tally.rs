@@ -8,7 +8,9 @@ use vocab::{EndCause, Millis, ResourceKind, Stage, Token};
 /// As what an allocation counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
+    /// Quota has not decided.
     Requested,
+    /// For a place or for quota.
     Waiting,
     Placed,
     Running,
@@ -32,6 +34,7 @@ impl Standing {
             };
         }
         match state.stage() {
+            Stage::Requested if state.waits() => Self::Waiting,
             Stage::Requested => Self::Requested,
             Stage::Queued | Stage::Nominated => Self::Waiting,
             Stage::Held { stop: Some(_), .. } => Self::Stopping,

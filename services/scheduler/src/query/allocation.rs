@@ -168,7 +168,7 @@ fn names(state: AllocationState) -> &'static [&'static str] {
     match state {
         AllocationState::Unspecified => &[],
         AllocationState::Requested => &["requested"],
-        AllocationState::Waiting => &["queued", "nominated"],
+        AllocationState::Waiting => &["queued", "nominated", "awaiting_quota"],
         AllocationState::Placed => &["placed"],
         AllocationState::Started => &["running"],
         AllocationState::Stopping => &["stopping"],
@@ -292,6 +292,7 @@ pub(super) fn of_view(view: &AllocationView, tenant: &Token) -> Option<Allocatio
     let reason = waiting.and_then(|waiting| WaitingReason::from_number(waiting.reason));
     let state = match view.state() {
         AllocationState::Waiting if !view.nominated_node.is_empty() => "nominated",
+        AllocationState::Waiting if quota.is_some() => "awaiting_quota",
         AllocationState::Ended if ended.is_none() => "denied",
         state => names(state).first()?,
     };
@@ -353,7 +354,7 @@ pub(super) fn of_view(view: &AllocationView, tenant: &Token) -> Option<Allocatio
             Some(refusal) => Some(read(refusal)?),
             None => None,
         },
-        waiting_reason: reason.filter(|reason| *reason != WaitingReason::Quota),
+        waiting_reason: reason.filter(|_| quota.is_none()),
         pending_group: (view.pending_group > 0).then_some(PendingGroupNo(view.pending_group)),
         nominated_node: text(&view.nominated_node),
         node: text(&view.node),
@@ -387,7 +388,7 @@ fn flags(view: &AllocationView) -> QuotaFlags {
 fn waiting(quota: Option<&Refusal>, reason: Option<WaitingReason>) -> Option<v1::Waiting> {
     match (quota, reason) {
         (Some(refusal), _) => Some(v1::Waiting {
-            reason: WaitingReason::Quota.number(),
+            reason: refusal.waiting_reason().number(),
             quota: Some(refusal.to_prost()),
             explanation: refusal.explanation(),
         }),

@@ -124,7 +124,7 @@ fn queued(one: &Queued) -> QueuedView {
         standing: one.standing.name().to_owned(),
         not_before_ms: match one.standing {
             Standing::Paused(until) => until.0,
-            Standing::Queued | Standing::Nominated => 0,
+            Standing::Queued | Standing::Nominated | Standing::AwaitingQuota => 0,
         },
         // The numbers are the contract's.
         reason: one.waiting_reason.map_or(0, |reason| reason as i32),

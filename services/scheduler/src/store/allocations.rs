@@ -12,7 +12,7 @@ use table::{Read, Table};
 use uuid::Uuid;
 use vocab::{
     AllocationId, AllocationSpec, CellNo, EndCause, GpuShare, GpuShares, Lsn, Millis,
-    PendingGroupNo, QuotaFlags, Refusal, Rule, RunExit, Stage, Token, WaitingReason,
+    PendingGroupNo, QuotaFlags, Refusal, Rule, RunExit, Token, WaitingReason,
 };
 use wire::Message;
 
@@ -41,6 +41,7 @@ use wire::Message;
     state_fits_place,
     "CASE state
          WHEN 'requested' THEN node IS NULL
+         WHEN 'awaiting_quota' THEN node IS NULL
          WHEN 'queued' THEN node IS NULL
          WHEN 'nominated' THEN node IS NULL
          WHEN 'placed' THEN node IS NOT NULL AND started_at IS NULL
@@ -62,7 +63,10 @@ use wire::Message;
     refusal_is_all_or_none,
     "num_nulls(quota_rule, quota_subject, quota_limit, quota_actual) IN (0, 4)"
 ))]
-#[table(check(refused_by_quota_only, "quota_rule IS NULL OR state = 'requested'"))]
+#[table(check(
+    refused_by_quota_only,
+    "(quota_rule IS NOT NULL) = (state = 'awaiting_quota')"
+))]
 // Few are live, so a query for a queue's looks at all of them: every index is written with each placement.
 // What a tenant has, the newest first, a page at a time.
 #[table(index(of_tenant, on "tenant, allocation_id"))]
@@ -98,9 +102,9 @@ pub struct Record<'a> {
     #[table(check = "gpu_milli BETWEEN 0 AND 1000", fixed)]
     gpu_milli: u16,
     #[table(
-        check = "state IN ('requested', 'queued', 'nominated', 'placed', 'running', 'stopping')"
+        check = "state IN ('requested', 'awaiting_quota', 'queued', 'nominated', 'placed', 'running', 'stopping')"
     )]
-    state: Stage,
+    state: &'static str,
     /// In this state since then.
     since: Millis,
     /// None while it was never tried.
@@ -199,7 +203,7 @@ impl<'a> Record<'a> {
             memory_bytes: spec.memory_bytes,
             gpu_count: gpu.map_or(0, |gpu| gpu.count),
             gpu_milli: gpu.map_or(0, |gpu| gpu.milli),
-            state: state.stage(),
+            state: state.name(),
             since: row.since,
             waiting_reason: reason,
             node: place.map(|place| &place.node),

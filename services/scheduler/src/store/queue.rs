@@ -1,4 +1,4 @@
-//! The table `scheduling_queue`: what waits for a place.
+//! The table `scheduling_queue`: allocations that wait for a place or for quota.
 
 use crate::{
     project::{AllocationState, Written},
@@ -21,6 +21,8 @@ pub enum Standing {
     Nominated,
     /// Not to be tried before this.
     Paused(Millis),
+    /// Its tenant holds as much as it may.
+    AwaitingQuota,
 }
 
 impl Standing {
@@ -29,6 +31,7 @@ impl Standing {
             Self::Queued => "queued",
             Self::Nominated => "nominated",
             Self::Paused(_) => "paused",
+            Self::AwaitingQuota => "awaiting_quota",
         }
     }
 
@@ -37,6 +40,7 @@ impl Standing {
             ("queued", None) => Ok(Self::Queued),
             ("nominated", None) => Ok(Self::Nominated),
             ("paused", Some(until)) => Ok(Self::Paused(until.into())),
+            ("awaiting_quota", None) => Ok(Self::AwaitingQuota),
             (other, _) => Err(OutOfRange::new("state", other)),
         }
     }
@@ -50,7 +54,7 @@ fn size(spec: &AllocationSpec) -> u64 {
     }
 }
 
-/// What waits for a place, in the order in which it is tried: priority, then arrival.
+/// Allocations that wait for a place, in the order in which they are tried: priority, then arrival; and those that wait for quota.
 #[derive(Table)]
 #[table(name = "scheduling_queue", key(allocation_id))]
 #[table(check(paused_until_a_moment, "(state = 'paused') = (not_before IS NOT NULL)"))]
@@ -72,7 +76,7 @@ pub struct Record<'a> {
     arrival: AllocationNo,
     /// None while it was never tried.
     #[table(
-        check = "waiting_reason IN ('no_node_ready', 'no_node_of_model', 'larger_than_any_node', 'no_room_now', 'no_node_matches', 'fair_share', 'queue_limit', 'backoff', 'dependency', 'gang_incomplete', 'gang_no_room', 'over_limit', 'no_uniform_label', 'nominated', 'preemption_limit')"
+        check = "waiting_reason IN ('no_node_ready', 'no_node_of_model', 'larger_than_any_node', 'no_room_now', 'no_node_matches', 'fair_share', 'queue_limit', 'backoff', 'dependency', 'gang_incomplete', 'gang_no_room', 'over_limit', 'no_uniform_label', 'nominated', 'quota', 'preemption_limit')"
     )]
     waiting_reason: Option<WaitingReason>,
     /// In the queue, or waiting for this reason, since then.
@@ -81,10 +85,10 @@ pub struct Record<'a> {
     queue: &'a Token,
     #[table(check = "pending_group > 0")]
     pending_group: Option<PendingGroupNo>,
-    /// Nominated: its node is being cleared. Paused: not tried before `not_before`.
+    /// Nominated: its node is being cleared. Paused: not tried before `not_before`. Awaiting quota: of quota's refusal, its row in live_allocations has the rule.
     #[table(
         default = "'queued'",
-        check = "state IN ('queued', 'nominated', 'paused')"
+        check = "state IN ('queued', 'nominated', 'paused', 'awaiting_quota')"
     )]
     state: &'static str,
     not_before: Option<Millis>,
@@ -110,8 +114,17 @@ impl<'a> Record<'a> {
                 let standing = not_before.map_or(Standing::Queued, Standing::Paused);
                 (standing, *reason, *pending_group, *since)
             }
-            AllocationState::Nominated { since, .. } => (Standing::Nominated, None, None, *since),
-            AllocationState::Requested { .. }
+            AllocationState::Nominated { since, .. } => {
+                let reason = Some(WaitingReason::Nominated);
+                (Standing::Nominated, reason, None, *since)
+            }
+            AllocationState::Requested {
+                refusal: Some(refusal),
+            } => {
+                let reason = Some(refusal.waiting_reason());
+                (Standing::AwaitingQuota, reason, None, row.since)
+            }
+            AllocationState::Requested { refusal: None }
             | AllocationState::Held { .. }
             | AllocationState::Ended { .. }
             | AllocationState::Denied { .. } => return None,
@@ -128,7 +141,7 @@ impl<'a> Record<'a> {
             state: standing.name(),
             not_before: match standing {
                 Standing::Paused(until) => Some(until),
-                Standing::Queued | Standing::Nominated => None,
+                Standing::Queued | Standing::Nominated | Standing::AwaitingQuota => None,
             },
             requested_at: row.requested_at,
             run_time_ms: row.spec.common().estimate_ms(),
@@ -149,7 +162,7 @@ pub async fn write(
     let waits = waited.iter().filter_map(|one| Record::of(cell, one));
     update(tx, &waits.collect::<Vec<_>>()).await?;
     let left = waited.iter().map(|one| &one.row);
-    let left = left.filter(|row| !row.state.waits_for_a_place());
+    let left = left.filter(|row| !row.state.waits());
     let left = left.map(|row| row.allocation.id(cell).0);
     leave(tx, &left.collect::<Vec<_>>()).await
 }
@@ -167,7 +180,7 @@ async fn leave(tx: &mut PgConnection, ids: &[Uuid]) -> Result<(), WarmError> {
     Ok(())
 }
 
-/// One that waits for a place.
+/// An allocation that waits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Queued {
     pub id: AllocationId,
@@ -294,7 +307,10 @@ pub async fn place(
             StartEstimate::of(waits, requested, now)
         }
         // Its node is being cleared, or it had one before: it does not wait since its request.
-        Standing::Nominated | Standing::Queued | Standing::Paused(_) => None,
+        Standing::Nominated
+        | Standing::Queued
+        | Standing::Paused(_)
+        | Standing::AwaitingQuota => None,
     };
     Ok(Some(PlaceInQueue {
         standing,

@@ -1,7 +1,7 @@
 
 CREATE VIEW queue_order AS
 SELECT q.*,
-       CASE q.state WHEN 'nominated' THEN 0 WHEN 'queued' THEN 1 ELSE 2 END AS standing,
+       CASE q.state WHEN 'nominated' THEN 0 WHEN 'queued' THEN 1 WHEN 'paused' THEN 2 ELSE 3 END AS standing,
        CASE WHEN coalesce(p.aging_ms, 0) = 0 THEN -q.priority::numeric
             ELSE floor(extract(epoch FROM q.requested_at) * 1000) - q.priority::numeric * p.aging_ms END AS rank,
        CASE WHEN coalesce(s.queue_order, 'fcfs') = 'fcfs' THEN floor(extract(epoch FROM q.requested_at) * 1000)
@@ -13,7 +13,7 @@ SELECT q.*,
 FROM scheduling_queue AS q
 LEFT JOIN queues AS s ON s.queue = q.queue
 LEFT JOIN scheduling_policy AS p ON true;
-COMMENT ON VIEW queue_order IS 'In which order the scheduler takes what waits in a queue: who is nominated, then by rank, turn and arrival, and last who is paused. The rank is the priority, or with aging the moment of the request moved by the priority.';
+COMMENT ON VIEW queue_order IS 'In which order the scheduler takes what waits in a queue: nominated allocations, then queued ones by rank, turn and arrival, then paused ones, and last those that wait for quota. The rank is the priority, or with aging the moment of the request moved by the priority.';
 
 -- A type is a branch, so a query that names it reads one table, by that table's indexes.
 CREATE VIEW object_states AS

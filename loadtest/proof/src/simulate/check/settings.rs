@@ -95,6 +95,11 @@ impl Settings {
         seen(self.nodes.get(node), at)?.as_ref()
     }
 
+    /// Returns whether an operator forgot the node and has not approved it since.
+    pub fn is_forgotten(&self, node: &str, at: &Place) -> bool {
+        seen(self.nodes.get(node), at).is_some_and(Option::is_none)
+    }
+
     /// Each node that was to be forgotten, and where that stands last, as a writer knew it that had read up to its watermark.
     pub fn forgotten(&self, at: &Place) -> impl Iterator<Item = (&str, u64)> {
         self.nodes.iter().filter_map(|(node, history)| {

@@ -294,7 +294,7 @@ fn one_that_waits_for_quota_is_told_for_which() {
         allocation: NO,
         refusal: refusal.clone(),
     };
-    let mut waits = explanation("requested", vec![entry(4, waiting)]);
+    let mut waits = explanation("awaiting_quota", vec![entry(4, waiting)]);
     waits.allocation.quota = Some(refusal);
     waits.allocation.spec.team = Some(token("team"));
     let text = lines(&waits, None, true);
