@@ -311,7 +311,7 @@ pub struct PriorityClass {
     /// It may send preemptible allocations of lower value back.
     #[prost(bool, tag = "3")]
     pub preempts: bool,
-    /// Between being told to stop and being expected to have stopped, 0..3600000.
+    /// Between being told to stop and being expected to have stopped, 0..3600000; 0: the node agent's own grace.
     #[prost(uint64, tag = "4")]
     pub grace_ms: u64,
     /// Absent: the queue's.
@@ -2242,7 +2242,7 @@ pub struct AllocationPreempted {
     /// Number of the allocation that it makes room for; 0 for a reservation.
     #[prost(uint64, tag = "3")]
     pub by: u64,
-    /// Unix ms; it should have stopped by then.
+    /// Unix ms; it should have stopped by then. The moment of the decision itself: the agent's own grace holds, as after a cancel.
     #[prost(int64, tag = "4")]
     pub grace_until_ms: i64,
 }
@@ -3609,7 +3609,7 @@ pub struct SetPriorityClass {
     /// It may send preemptible allocations of lower value back.
     #[prost(bool, tag = "4")]
     pub preempts: bool,
-    /// Between being told to stop and being expected to have stopped, 0..3600000.
+    /// Between being told to stop and being expected to have stopped, 0..3600000; 0: the node agent's own grace.
     #[prost(int64, tag = "5")]
     pub grace_ms: i64,
     /// Absent: the queue's.
@@ -3957,7 +3957,7 @@ pub struct Preempted {
     /// For whose sake.
     #[prost(enumeration = "PreemptionCause", tag = "1")]
     pub cause: i32,
-    /// It should have stopped by then, Unix ms.
+    /// It should have stopped by then, Unix ms. The moment of the decision itself: within the node agent's own grace.
     #[prost(int64, tag = "2")]
     pub grace_until_ms: i64,
 }
@@ -4422,6 +4422,10 @@ pub struct PlaceInQueue {
     /// cleared for it, or it had one before.
     #[prost(message, optional, tag = "10")]
     pub start: ::core::option::Option<StartEstimate>,
+    /// Earliest start if running allocations end by their run times and time limits and no other allocation is placed before it, Unix
+    /// ms; 0: unknown, as for a gang. `start` has no moment before it.
+    #[prost(int64, tag = "11")]
+    pub free_from_ms: i64,
 }
 /// Nine of ten of the tenant's latest placements in the queue that waited at least as long as this one has, got their node within
 /// such a time of their request; of those that had to go, the node that they had last. It promises nothing.

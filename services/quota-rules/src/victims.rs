@@ -12,8 +12,9 @@ impl Quota {
         (!hold.reclaimed && hold.leaves.is_none()).then_some(claim)
     }
 
-    /// Of those who hold more than their limits: the lowest priority first, then the youngest; nobody comes below its
-    /// limit, and who turns out not to be needed is spared.
+    /// Chooses allocations of tenants that hold more than their limits: the lowest priority first, then the youngest. First those
+    /// without which their tenants still hold their limits, then, if these are too few, larger ones than their tenants have
+    /// borrowed. Allocations that turn out not to be needed are spared.
     pub(super) fn choose(
         &self,
         claimant: AccountId,
@@ -29,21 +30,21 @@ impl Quota {
         let mut short = missing;
         let mut surplus = vec![0u64; short.len()];
         let mut chosen: Vec<(AllocationNo, Vec<u64>)> = Vec::new();
-        for allocation in self.books.usage_tree.youngest(&tenants) {
+        for (allocation, whole) in self.in_order(&tenants, below) {
             if short.iter().all(|(_, short)| *short == 0) {
                 break;
             }
-            let Some(claim) = self.can_stop(allocation) else {
+            let is_chosen = || chosen.iter().any(|(no, _)| *no == allocation);
+            let claim = self.can_stop(allocation);
+            let Some(claim) = claim.filter(|_| !whole || !is_chosen()) else {
                 continue;
             };
-            if below.is_some_and(|priority| claim.priority >= priority) {
-                break;
-            }
             let tenant = claim.path.tenant();
             let helps = short.iter().any(|(resource, short)| {
                 let amount = claim.amount(*resource);
+                let least = if whole { amount.min(1) } else { amount };
                 let debt = debts.get(&(tenant, *resource));
-                *short > 0 && amount > 0 && debt.is_some_and(|debt| debt.allows(amount))
+                *short > 0 && amount > 0 && debt.is_some_and(|debt| debt.allows(least))
             });
             if !helps {
                 continue;
@@ -59,6 +60,24 @@ impl Quota {
         }
         let enough = short.iter().all(|(_, short)| *short == 0);
         enough.then(|| spare(chosen, surplus))
+    }
+
+    /// Allocations of the tenants in the order in which they are looked at, twice: the second time they may be larger than what
+    /// their tenant has borrowed. Only those of a priority below `below`.
+    fn in_order(
+        &self,
+        tenants: &[AccountId],
+        below: Option<i32>,
+    ) -> impl Iterator<Item = (AllocationNo, bool)> {
+        let is_below = move |no: &AllocationNo| {
+            let claim = self.claims.get(no);
+            below.is_none_or(|most| claim.is_none_or(|claim| claim.priority < most))
+        };
+        [false, true].into_iter().flat_map(move |whole| {
+            let youngest = self.books.usage_tree.youngest(tenants);
+            let youngest = youngest.take_while(is_below);
+            youngest.map(move |allocation| (allocation, whole))
+        })
     }
 
     /// The accounts of those who borrow any of it; none if it is too little.

@@ -3,7 +3,7 @@
 
 use super::{
     Scheduler,
-    allocation::Live,
+    allocation::{Live, Phase},
     class::Class,
     fleet::{Moves, Node, NodeNo, Others, Wanted, keeps_off},
     queues::{Key, PendingGroup},
@@ -76,6 +76,8 @@ impl Aside {
 
 /// Kinds of request that a place is looked for, the first in line first: each look is at all nodes and what is on them.
 const LOOKS_MAX: usize = 64;
+/// Nodes that are searched for the earliest start of one allocation.
+const EARLIEST_NODES_MAX: usize = 1000;
 /// Number of ends that are considered for an allocation with rules about others. Later moments count as unknown.
 const ENDS_MAX: usize = 16;
 
@@ -263,6 +265,23 @@ fn ends(starts: Millis, run_time_ms: u64) -> Option<Millis> {
 }
 
 impl Scheduler {
+    /// Returns the earliest moment at which a queued allocation fits on one of the first [`EARLIEST_NODES_MAX`] nodes that it may
+    /// use, if running allocations end by their estimates and no other allocation is placed before it. `None` for a gang, and if
+    /// no end is known that makes room.
+    pub fn earliest_start(&self, no: AllocationNo, now: Millis) -> Option<Millis> {
+        let live = self.allocations.get(&no)?;
+        if !matches!(live.phase, Phase::Queued(..)) {
+            return None;
+        }
+        let forecast = StartForecast::of(self, no, live, now);
+        let may_use = |node: &NodeNo| {
+            let capacity = self.fleet.capacity(*node);
+            self.fleet.node(*node).open() && keeps_off(capacity, forecast.wanted.class).is_none()
+        };
+        let nodes = self.fleet.all().filter(may_use).take(EARLIEST_NODES_MAX);
+        nodes.filter_map(|node| forecast.free_from(node)).min()
+    }
+
     /// Returns the estimated end of an allocation on a node; `None` without an estimate.
     pub(super) fn estimated_end(&self, no: AllocationNo) -> Option<Millis> {
         let live = self.allocations.get(&no)?;

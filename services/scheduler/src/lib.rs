@@ -60,6 +60,7 @@ impl Service for SchedulerService {
                 ExplainQueries {
                     pool: pool.clone(),
                     clock: ctx.clock.clone(),
+                    questions: questions.clone(),
                 },
                 &mark,
             )

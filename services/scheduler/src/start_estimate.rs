@@ -39,10 +39,38 @@ impl StartEstimate {
     }
 }
 
+impl StartEstimate {
+    /// Leaves out the time before `free_from`, when running allocations make room; `None` if nothing is left.
+    pub fn from(self, free_from: Millis) -> Option<Self> {
+        (self.latest >= free_from).then(|| Self {
+            earliest: self.earliest.max(free_from),
+            ..self
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn running_allocations_bound_the_estimate() {
+        let estimate = StartEstimate {
+            earliest: Millis(10),
+            latest: Millis(20),
+            placements: 9,
+        };
+        let check = |free_from: i64, expected: Option<i64>| {
+            let found = estimate.from(Millis(free_from));
+            assert_eq!(found.map(|it| it.earliest.0), expected, "{free_from}");
+            assert!(found.is_none_or(|it| it.latest == estimate.latest));
+        };
+        check(5, Some(10));
+        check(15, Some(15));
+        check(20, Some(20));
+        check(21, None);
+    }
 
     fn check(waits: &[u64], waited: i64, expected: Option<(i64, i64, u32)>) {
         let requested = Millis(1000);

@@ -69,12 +69,15 @@ pub fn clause(cell: CellNo, entry: &Entry) -> String {
             format!("node {} is being cleared for it", fact.node.as_str())
         }
         Said::AllocationPreempted(fact) => {
-            let grace = amount::moment(fact.grace_until);
+            let grace = match fact.grace_until > entry.at {
+                true => format!("to be gone by {}", amount::moment(fact.grace_until)),
+                false => "within the grace of its node's agent".to_owned(),
+            };
             let (why, taker) = (
                 reasons::preempted(fact.cause),
                 taker(cell, fact.cause, fact.by),
             );
-            format!("preempted, because {why}{taker}; to be gone by {grace}")
+            format!("preempted, because {why}{taker}; {grace}")
         }
         Said::AllocationRequeued(fact) => {
             let pause = match fact.not_before > entry.at {

@@ -99,7 +99,7 @@ pub fn of_refusal(refusal: &Refusal) -> Value {
 fn of_place(place: &PlaceInQueue) -> Value {
     let not_before = match place.standing {
         Standing::Paused(until) => Some(until.0),
-        Standing::Queued | Standing::Nominated => None,
+        Standing::Queued | Standing::Nominated | Standing::AwaitingQuota => None,
     };
     object([
         ("standing", place.standing.name().into()),
@@ -113,6 +113,7 @@ fn of_place(place: &PlaceInQueue) -> Value {
         ("ahead_memory_bytes", place.ahead.memory_bytes.into()),
         ("ahead_gpu_milli", place.ahead.gpu_milli.into()),
         ("start", place.start.as_ref().map(of_start).into()),
+        ("free_from_ms", place.free_from.map(|at| at.0).into()),
     ])
 }
 

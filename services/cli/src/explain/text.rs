@@ -9,7 +9,7 @@ use scheduler::{
 };
 use schemas::ToProst as _;
 use vocab::{
-    AllocationId, CellNo, Filter, Lsn, Millis, QosClass, Refusal, ResourceKind, WaitingReason,
+    AllocationId, CellNo, EndCause, Filter, Lsn, Millis, PreemptionCause, QosClass, Refusal, ResourceKind, WaitingReason,
 };
 
 /// Scores of a placement that are shown.
@@ -34,15 +34,21 @@ pub fn lines(explanation: &Explanation, at: Option<Lsn>, history: bool) -> Vec<S
         out.extend(quota::lines(refusal));
     }
     if let (None, Some(cause)) = (at, allocation.last_end_cause) {
-        let (times, cause) = (allocation.attempts, reasons::ended(cause));
+        let times = match allocation.attempts {
+            1 => "once".to_owned(),
+            times => format!("{times} times"),
+        };
+        let preempted = preempted_for(explanation).filter(|_| cause == EndCause::Preempted);
+        let why = preempted.map_or_else(|| reasons::ended(cause), reasons::preempted);
         out.push(format!(
-            "again        queued again {times} times, the last because {cause}"
+            "again        queued again {times}, the last because {why}"
         ));
     }
     if let Some(place) = &explanation.place {
         out.push(place_in_queue(allocation, place));
         out.extend(ahead(place));
         out.extend(place.start.as_ref().map(start));
+        out.extend(place.free_from.map(free_from));
     }
     if let Some(group) = &explanation.pending_group {
         out.extend(of_group(cell, allocation.id, group));
@@ -139,7 +145,9 @@ fn stands(explanation: &Explanation) -> String {
         ),
         "running" => format!("It runs on {node} since {}.", moment(allocation.started_at)),
         "stopping" if allocation.preempted => {
-            format!("It was preempted and is stopping on {node}.")
+            let why = preempted_for(explanation).map(reasons::preempted);
+            let why = why.map_or(String::new(), |why| format!(", because {why}"));
+            format!("It was preempted and is stopping on {node}{why}.")
         }
         "stopping" => format!("It was cancelled and is stopping on {node}."),
         "ended" => {
@@ -218,6 +226,20 @@ fn start(start: &StartEstimate) -> String {
         amount::moment(start.latest),
         start.placements
     )
+}
+
+fn free_from(at: Millis) -> String {
+    let at = amount::moment(at);
+    format!("room from    {at}, if running allocations end by their run times and time limits")
+}
+
+/// Returns the cause of its last preemption, where the history has it.
+fn preempted_for(explanation: &Explanation) -> Option<PreemptionCause> {
+    let history = explanation.history.iter().rev();
+    history.map(Entry::said).find_map(|said| match said {
+        Said::AllocationPreempted(fact) => Some(fact.cause),
+        _ => None,
+    })
 }
 
 fn of_group(cell: CellNo, id: AllocationId, entry: &Entry) -> Vec<String> {

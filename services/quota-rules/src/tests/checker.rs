@@ -669,7 +669,7 @@ impl Checker {
         assert!(alloc.held && !alloc.gone && !alloc.reclaimed);
         alloc.reclaimed = true;
         let (path, amounts) = (alloc.path.clone(), alloc.counted);
-        // Whose limit it is above by as much as is taken back: a lender's debtor, or one whose burst is over.
+        // Whose limit it is above: a lender's debtor, or one whose burst is over.
         let reason = path.iter().enumerate().any(|(depth, at)| {
             let sums = &self.sums[*at];
             (0..ANY).any(|r| {
@@ -684,7 +684,7 @@ impl Checker {
                         depth + 1 == path.len()
                             && claimant != *at
                             && self.cohort(claimant) == self.cohort(*at)
-                            && staying - amount >= limits.hard
+                            && staying > limits.hard
                     }
                     None => {
                         let since = sums.above[r];

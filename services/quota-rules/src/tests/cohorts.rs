@@ -42,7 +42,7 @@ fn one_lends_no_more_than_it_says() {
          ask 1 a cpu=6 => 1 denied quota never fits: a cpu (limit 5, actual 6)
          ask 2 a cpu=5 => 2 reserved borrowed
          ask 3 b cpu=3 => 3 reserved
-         ask 4 b cpu=1 => 4 denied quota exceeded: b cpu (limit 3, actual 4)",
+         ask 4 b cpu=1 => 4 waits quota exceeded: b cpu (limit 3, actual 4); 2 reclaimed by 4",
     );
 }
 
@@ -91,6 +91,19 @@ fn a_reclaimed_one_that_ends_is_given_back_once() {
          end 2 => 2 released; 3 reserved
          ? a cpu => 4/0
          ? live => 2",
+    );
+}
+
+#[test]
+fn an_allocation_larger_than_what_is_borrowed_is_taken_back_if_no_smaller_one_will_do() {
+    check_two(
+        "ask 1 a cpu=6 => 1 reserved borrowed
+         ask 2 b cpu=3 => 2 waits quota exceeded: b cpu (limit 2, actual 3); 1 reclaimed by 2
+         off 1 => 1 released; 1 waits quota exceeded: a cpu (limit 5, actual 6); 2 reserved",
+    );
+    check_two(
+        "ask 1 a cpu=3, ask 2 a cpu=1, ask 3 a cpu=1 => 1 reserved; 2 reserved; 3 reserved borrowed
+         ask 4 b cpu=4 => 4 waits quota exceeded: b cpu (limit 3, actual 4); 3 reclaimed by 4",
     );
 }
 
@@ -182,9 +195,9 @@ fn several_resources_are_taken_back_together() {
 #[test]
 fn nothing_is_taken_back_when_it_would_not_be_enough() {
     check(
-        "tenant a cohort=c, tenant b cohort=c wait, limit a cpu 4, limit b cpu 4
-         ask 1 a cpu=8 => 1 reserved borrowed
-         ask 3 b cpu=2 => 3 waits quota exceeded: b cpu (limit 0, actual 2)
+        "tenant a cohort=c, tenant b cohort=c wait lower, limit a cpu 4, limit b cpu 4
+         ask 1 a cpu=7 prio=9, ask 2 a cpu=1 => 1 reserved borrowed; 2 reserved borrowed
+         ask 3 b cpu=2 prio=5 => 3 waits quota exceeded: b cpu (limit 0, actual 2)
          end 1 => 1 released; 3 reserved",
     );
 }

@@ -8,17 +8,20 @@ use crate::{
 };
 use chassis::{
     Clock,
-    query::{Asked, Trouble, Verb},
+    query::{Asked, Trouble, Verb, ask_state},
 };
+use ledger_nats::Questions;
+use scheduler_rules::Scheduler;
 use schemas::v1::{self, ExplainQuery, ExplainReply};
 use sqlx::PgPool;
-use vocab::{AllocationId, Event, Lsn, Millis, Rule, Token};
+use vocab::{AllocationId, AllocationNo, Event, Lsn, Millis, Rule, Token};
 use wire::Message;
 
 /// The verb `explain`.
 pub struct ExplainQueries {
     pub pool: PgPool,
     pub clock: Clock,
+    pub questions: Questions<Scheduler>,
 }
 
 impl Verb for ExplainQueries {
@@ -36,9 +39,29 @@ impl Verb for ExplainQueries {
         let as_of = Some(Lsn(asked.query.as_of_lsn)).filter(|lsn| lsn.0 > 0);
         let now = self.clock.now_ms();
         let found = store::explain(&self.pool, &asked.tenant, id, as_of, Millis(now)).await?;
-        let found =
+        let mut found =
             found.ok_or_else(|| Trouble::refused(Rule::AllocationNotFound, "allocation_id"))?;
+        if let Some(place) = &mut found.place {
+            self.forecast(id, place).await;
+        }
         Ok(reply(&found))
+    }
+}
+
+impl ExplainQueries {
+    /// Adds what running allocations say of the start. Without a process that decides it stays unknown.
+    async fn forecast(&self, id: AllocationId, place: &mut PlaceInQueue) {
+        if place.standing != Standing::Queued {
+            return;
+        }
+        let (_, number) = id.0.as_u64_pair();
+        let earliest = ask_state(&self.questions, Lsn(0), move |state, view| {
+            state.earliest_start(AllocationNo(number), view.now)
+        });
+        place.free_from = earliest.await.ok().and_then(|(at, _)| at);
+        if let Some(free_from) = place.free_from {
+            place.start = place.start.and_then(|start| start.from(free_from));
+        }
     }
 }
 
@@ -75,7 +98,7 @@ fn place(place: &PlaceInQueue) -> v1::PlaceInQueue {
         in_line: place.in_line.map_or(0, number),
         not_before_ms: match place.standing {
             Standing::Paused(until) => until.0,
-            Standing::Queued | Standing::Nominated => 0,
+            Standing::Queued | Standing::Nominated | Standing::AwaitingQuota => 0,
         },
         since_ms: place.since.0,
         ahead_cpu_milli: place.ahead.cpu_milli,
@@ -86,6 +109,7 @@ fn place(place: &PlaceInQueue) -> v1::PlaceInQueue {
             latest_ms: start.latest.0,
             placements: start.placements,
         }),
+        free_from_ms: place.free_from.map_or(0, |at| at.0),
     }
 }
 
@@ -146,5 +170,6 @@ fn of_place(place: &v1::PlaceInQueue, nominated: bool) -> Result<PlaceInQueue, U
             latest: Millis(start.latest_ms),
             placements: start.placements,
         }),
+        free_from: (place.free_from_ms != 0).then_some(Millis(place.free_from_ms)),
     })
 }

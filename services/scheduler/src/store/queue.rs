@@ -253,8 +253,10 @@ pub struct PlaceInQueue {
     pub in_line: Option<i64>,
     /// What those before it in the queue ask for, together.
     pub ahead: Ahead,
-    /// When it may expect a node.
+    /// When it may expect a node, by earlier waits.
     pub start: Option<StartEstimate>,
+    /// Earliest start by the estimates of running allocations; not in the tables.
+    pub free_from: Option<Millis>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -300,6 +302,9 @@ pub async fn place(
         return Ok(None);
     };
     let standing = Standing::of(&record.state, record.not_before)?;
+    if standing == Standing::AwaitingQuota {
+        return Ok(None);
+    }
     let requested = record.requested_at.into();
     let start = match standing {
         Standing::Queued | Standing::Paused(_) if record.attempts == 0 => {
@@ -325,6 +330,7 @@ pub async fn place(
             gpu_milli: unsigned("gpu_milli", record.gpu_milli)?,
         },
         start,
+        free_from: None,
     }))
 }
 

@@ -102,6 +102,7 @@ fn waits() -> Explanation {
             latest: Millis(120_000),
             placements: 40,
         }),
+        free_from: Some(Millis(90_000)),
     });
     explanation
 }
@@ -149,6 +150,7 @@ fn one_that_waits_is_told_its_place_and_what_is_missing() {
         "place        12 of 300 in queue research, 3 of 40 in pending group 7",
         "ahead        32.000 cores, 64.000 GiB",
         "start        1970-01-01T00:01:00Z to 1970-01-01T00:02:00Z, as 9 of 10 of the last 40 that waited as long",
+        "room from    1970-01-01T00:01:30Z, if running allocations end by their run times and time limits",
         "pending group 7       of queue research, explained at 1970-01-01T00:00:08Z with another tenant's allocation at its head: \
          no node that it may use has enough free now",
         "         1 node: not ready",
@@ -169,7 +171,9 @@ fn one_on_a_node_is_told_why_there_and_what_it_lost() {
         "policy       fgd",
         "scores       n1 100 % of the best score",
     ];
-    let stops = ["It was preempted and is stopping on n1."];
+    let stops = [
+        "It was preempted and is stopping on n1, because one of higher priority takes its place.",
+    ];
     let rest = ["history", gone];
     check(
         &preempted(),

@@ -77,13 +77,11 @@ impl Quotas {
             let (Some(most), Some(own)) = (limits(tenant), limits(lender)) else {
                 return false;
             };
-            // Nobody comes below its limit, and nobody gets back more than is its own.
-            let stays = self
-                .staying(tenant, resource)
-                .checked_sub(claim.amount(resource));
+            // Only a tenant above its limit gives back, and a lender gets back no more than its own.
+            let borrows = self.staying(tenant, resource) > most;
             let asked = unit.iter().map(|one| one.amount(resource)).sum::<u64>();
             let wanted = self.held(lender, resource) + asked;
-            claim.amount(resource) > 0 && stays.is_some_and(|it| it >= most) && wanted <= own
+            claim.amount(resource) > 0 && borrows && wanted <= own
         };
         in_cohort
             && tenant != lender
