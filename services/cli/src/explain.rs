@@ -16,13 +16,14 @@ use crate::{
     Failure,
     context::{Context, Whose},
     get::of_allocation,
-    names,
+    list, names,
     print::{Output, Page},
+    submit::{how, words},
 };
 use clap::Args;
-use client::ExplainQuery;
-use scheduler::query;
-use vocab::Lsn;
+use client::{AllocationView, Client, ExplainQuery};
+use scheduler::{query, store::Allocation};
+use vocab::{EndCause, Lsn, Refusal, Rule, WaitingReason};
 
 #[derive(Args)]
 pub struct Explain {
@@ -53,9 +54,87 @@ impl Explain {
         let reply = of_allocation(&client, id, async || client.explain(&query).await).await?;
         let found = query::explanation(&reply, &tenant)?;
         let at = self.at.map(Lsn);
-        Page::new(explanation(&found, at))
-            .lines(lines(&found, at, self.history))
+        let depends_on = match at {
+            None => dependencies(&client, &found.allocation).await?,
+            Some(_) => Vec::new(),
+        };
+        let mut value = explanation(&found, at);
+        value["depends_on"] = depends_on.iter().map(list::json).collect();
+        let mut text = lines(&found, at, self.history);
+        let position = text.pop();
+        text.extend(depends_on.iter().map(depends));
+        text.extend(position);
+        Page::new(value)
+            .lines(text)
             .rows(sheet(&found))
             .print(self.output)
+    }
+}
+
+/// The allocations that it depends on, if they are why it waits or ended.
+async fn dependencies(
+    client: &Client,
+    allocation: &Allocation,
+) -> Result<Vec<AllocationView>, Failure> {
+    let quota = allocation.quota.as_ref().map(Refusal::waiting_reason);
+    let waits = quota.or(allocation.waiting_reason) == Some(WaitingReason::Dependency);
+    if !waits && allocation.end_cause != Some(EndCause::DependencyFailed) {
+        return Ok(Vec::new());
+    }
+    let id = allocation.id.to_string();
+    let asked = client.allocation_whole(&id, 0).await?.asked;
+    let mut found = Vec::new();
+    for one in asked.unwrap_or_default().depends_on {
+        match client.allocation_whole(&one.allocation_id, 0).await {
+            Ok(reply) => found.extend(reply.view),
+            // Its row may be gone.
+            Err(error) if error.rule() == Some(Rule::AllocationNotFound) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(found)
+}
+
+fn depends(on: &AllocationView) -> String {
+    let stands = match &on.ended {
+        Some(ended) => how(ended.cause(), ended.exit),
+        None => words(on.state()),
+    };
+    let name = match on.name.as_str() {
+        "" => String::new(),
+        name => format!("{name}, "),
+    };
+    format!("depends on   {name}{}: {stands}", on.allocation_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use schemas::v1;
+
+    #[test]
+    fn a_dependency_is_named_with_how_it_stands() {
+        let running = AllocationView {
+            allocation_id: "7".to_owned(),
+            state: v1::AllocationState::Started.into(),
+            ..AllocationView::default()
+        };
+        assert_eq!(depends(&running), "depends on   7: started");
+        let failed = AllocationView {
+            name: "train".to_owned(),
+            ended: Some(v1::Ended {
+                cause: v1::EndCause::Failed.into(),
+                exit: Some(v1::RunExit {
+                    code: 3,
+                    ..v1::RunExit::default()
+                }),
+                ..v1::Ended::default()
+            }),
+            ..running
+        };
+        assert_eq!(
+            depends(&failed),
+            "depends on   train, 7: failed, exit code 3"
+        );
     }
 }

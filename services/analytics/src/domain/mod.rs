@@ -39,7 +39,7 @@ use meter::Meter;
 use node::Nodes;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use vocab::{AllocationNo, At, Event, Millis, WaitingReason};
+use vocab::{AllocationNo, At, Event, Millis};
 
 /// What analytics must remember to make rows: what is live, the nodes, and what waits for the scheduler's clock.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -13,7 +13,7 @@ pub fn waits(reason: WaitingReason) -> &'static str {
         WaitingReason::FairShare => "allocations of other queues, or of a higher priority, come first",
         WaitingReason::QueueLimit => "its queue, or one above it, holds as much as it may",
         WaitingReason::Backoff => "it pauses before the next try",
-        WaitingReason::Dependency => "something that it depends on has not ended",
+        WaitingReason::Dependency => "an allocation that it depends on has not ended",
         WaitingReason::GangIncomplete => "members of its gang are missing",
         WaitingReason::GangNoRoom => "its gang does not fit now",
         WaitingReason::OverLimit => {
@@ -59,7 +59,7 @@ pub fn ended(cause: EndCause) -> &'static str {
         EndCause::NodeLost => "its node was lost",
         EndCause::RejectedByNode => "its node rejected it",
         EndCause::Preempted => "it was preempted",
-        EndCause::DependencyFailed => "something that it depends on did not end as it had to",
+        EndCause::DependencyFailed => "an allocation that it depends on did not end as required",
         EndCause::Expired => "it had not been placed within its time to live",
         EndCause::TimeLimit => "its run had reached its time limit",
     }

@@ -6,6 +6,7 @@ use chassis::{
     query::{Asked, Verb},
 };
 use ledger::Projection;
+use ledger_nats::Questions;
 use scheduler::project::{ANOTHER_TENANTS, Entry, Outcome, Over, Position, Said, WarmProjection};
 use scheduler::query::{self, ExplainQueries};
 use schemas::v1::ExplainQuery;
@@ -17,7 +18,7 @@ use vocab::fact::{
 use vocab::{At, Candidate, Event, EventNo, Filter, Operation, PlacementPolicy, ResourceKind};
 
 /// A ledger of one event per frame, each a second after the one before, and the tables behind it.
-struct Cell {
+pub(super) struct Cell {
     pool: PgPool,
     projection: WarmProjection,
     lsn: u64,
@@ -28,7 +29,7 @@ const T0_MS: i64 = 1_700_000_000_000;
 const LATER: Millis = Millis(T0_MS + 3_600_000);
 
 impl Cell {
-    async fn new(scratch: &Scratch) -> Self {
+    pub(super) async fn new(scratch: &Scratch) -> Self {
         Self {
             pool: scratch.pool(),
             projection: WarmProjection::default(),
@@ -36,7 +37,7 @@ impl Cell {
         }
     }
 
-    async fn say(&mut self, event: Event) {
+    pub(super) async fn say(&mut self, event: Event) {
         self.say_after(1000, event).await;
     }
 
@@ -66,8 +67,20 @@ impl Cell {
         sink.apply(&batch).await.unwrap();
     }
 
-    /// The request's position is its number here.
     async fn request(&mut self, tenant: &str) -> AllocationNo {
+        let allocation = self.only_request(tenant).await;
+        let flags = vocab::QuotaFlags::default();
+        self.say(Event::QuotaReserved(QuotaReserved {
+            allocation,
+            flags,
+            models: None,
+        }))
+        .await;
+        allocation
+    }
+
+    /// The request's position is its number here.
+    pub(super) async fn only_request(&mut self, tenant: &str) -> AllocationNo {
         let operation = Operation {
             tenant: token(tenant),
             operation_id: None,
@@ -83,15 +96,7 @@ impl Cell {
             spec,
         }))
         .await;
-        let allocation = AllocationNo(self.lsn);
-        let flags = vocab::QuotaFlags::default();
-        self.say(Event::QuotaReserved(QuotaReserved {
-            allocation,
-            flags,
-            models: None,
-        }))
-        .await;
-        allocation
+        AllocationNo(self.lsn)
     }
 
     async fn wait(&mut self, allocation: AllocationNo, pending_group: u64) {
@@ -140,6 +145,8 @@ impl Cell {
         let queries = ExplainQueries {
             pool: self.pool.clone(),
             clock: Clock::manual(LATER.0).0,
+            // No process decides.
+            questions: Questions::new().0,
         };
         let reply = queries.answer(asked).await.expect("the tenant's own");
         let mut told = query::explanation(&reply, &token("t")).expect("the contract's");

@@ -12,8 +12,9 @@ use vocab::{AllocationId, Gang, Millis};
 /// More than are looked at for one page.
 const ROWS: u64 = 6000;
 const QUERIES: usize = 100;
-const STATES: [&str; 7] = [
+const STATES: [&str; 8] = [
     "requested",
+    "awaiting_quota",
     "queued",
     "nominated",
     "placed",
@@ -25,6 +26,9 @@ const STATES: [&str; 7] = [
 fn state(name: &str) -> AllocationState {
     match name {
         "requested" => AllocationState::Requested { refusal: None },
+        "awaiting_quota" => AllocationState::Requested {
+            refusal: Some(super::refusal()),
+        },
         "queued" => queued(None, 5),
         "nominated" => nominated(),
         "placed" => held(None, None),
@@ -118,7 +122,7 @@ fn fits(row: &AllocationRow, wanted: &Wanted) -> bool {
     let name = row.spec.name().map_or("", vocab::Token::as_str);
     let prefix = wanted.name_prefix.as_deref().unwrap_or("");
     row.tenant.as_str() == "t"
-        && wanted.states.contains(&row.state.stage().name())
+        && wanted.states.contains(&row.state.name())
         && is(&wanted.queue, Some(row.queue()))
         && is(&wanted.job_set, Some(&spec.job_set))
         && is(&wanted.team, spec.team.as_ref())

@@ -7,6 +7,7 @@ mod nodes;
 mod settings;
 mod states;
 mod tallies;
+mod views;
 
 use chassis::warm::WarmError;
 use ledger::{Batch, LedgerId, Sink, SinkError};
@@ -185,7 +186,7 @@ fn written(row: AllocationRow, before: Option<&store::Allocation>) -> Change {
     let told = Default::default();
     let before = before.map(|it| match it.state.as_str() {
         "requested" => Standing::Requested,
-        "queued" | "nominated" => Standing::Waiting,
+        "queued" | "nominated" | "awaiting_quota" => Standing::Waiting,
         "placed" => Standing::Placed,
         "running" => Standing::Running,
         "stopping" => Standing::Stopping,
@@ -275,7 +276,7 @@ async fn every_state_is_read_as_it_was_written() {
         let row = row(no, 0, state.clone());
         apply(&pool, vec![row.clone()]).await.unwrap();
         let found = read(&pool, no).await;
-        assert_eq!(found.state, state.stage().name());
+        assert_eq!(found.state, state.name());
         assert_eq!(found.lsn, Lsn(no));
         assert_eq!(found.requested_at, row.requested_at);
         assert_eq!(found.spec, row.spec.whole());
