@@ -212,12 +212,6 @@ impl Default for Config {
     }
 }
 
-impl Nodes {
-    pub fn node(&self, node: &str) -> Option<&Node> {
-        self.nodes.get(node)
-    }
-}
-
 inputs! {
     /// What it reads of the other writers.
     pub enum Input {

@@ -5,6 +5,7 @@ mod capacity;
 mod conditions;
 mod join;
 mod lies;
+mod own;
 
 use super::*;
 use vocab::fact::{
@@ -13,8 +14,8 @@ use vocab::fact::{
     NodeRegistered, NodeSuspected, RunReported,
 };
 use vocab::{
-    AllocationSpec, EndCause, Event, EventNo, Level, Lsn, Operation, PlacementPolicy, PreemptionCause, RunExit,
-    RunState,
+    AllocationSpec, Dependency, EndCause, Event, EventNo, Level, Lsn, Operation, PlacementPolicy,
+    PreemptionCause, RunExit, RunState,
 };
 
 const LEASE: i64 = 10;
@@ -576,6 +577,8 @@ fn a_heartbeat_with_an_old_revision_gets_what_it_missed() {
     t.effects();
     t.check(1, heartbeat(1, 1), &[]);
     assert_eq!(t.effects(), ["n 7 rev 3 stop true", "n 8 rev 2 stop false"]);
+    t.check(1, heartbeat(1, 2), &[]);
+    assert_eq!(t.effects(), ["n 7 rev 3 stop true"]);
     t.check(1, heartbeat(1, 3), &[]);
     assert!(t.effects().is_empty());
     let sync = Command::Sync {
@@ -584,6 +587,61 @@ fn a_heartbeat_with_an_old_revision_gets_what_it_missed() {
     };
     t.check(1, Some(sync), &[]);
     assert_eq!(t.effects(), ["synced rev 3: 2"]);
+}
+
+#[test]
+fn an_agent_gets_no_rules_of_placement_and_no_dependencies() {
+    let plain = AllocationSpec::plain(token("default"), 1000, 1);
+    let rules = Some(Box::default());
+    let depends_on = vec![Dependency {
+        allocation: AllocationNo(3),
+        success: true,
+    }];
+    let ruled = AllocationSpec {
+        rules: rules.clone(),
+        ..plain.clone()
+    };
+    let dependent = AllocationSpec {
+        depends_on: depends_on.clone(),
+        ..plain.clone()
+    };
+    let both = AllocationSpec {
+        rules,
+        depends_on,
+        ..plain.clone()
+    };
+    let mut specs = EncodedSpecs::default();
+    let expected = specs.of(&plain);
+    for asked in [&plain, &ruled, &dependent, &both] {
+        assert!(run::spec(&mut specs, asked) == expected, "{asked:?}");
+    }
+}
+
+#[test]
+fn a_leader_proves_more_often_while_agents_ask_for_their_leases() {
+    let mut t = Table::new();
+    let config = |t: &Table| Config {
+        lease_ms: t.lease_ms,
+        joining: t.joining,
+    };
+    t.lease_ms = 1600;
+    assert_eq!(t.state.proves_every(&config(&t)), None, "no nodes");
+    t.check(0, register(1), &["n registered 1"]);
+    assert_eq!(t.state.proves_every(&config(&t)), Some(800));
+    let mut asks = heartbeat(1, 0);
+    if let Some(Command::Heartbeat { request, .. }) = &mut asks {
+        *request = Some(8);
+    }
+    t.check(100, asks, &[]);
+    assert_eq!(t.state.proves_every(&config(&t)), Some(100));
+    // No agent has asked for a whole lease.
+    t.check(1600, heartbeat(1, 0), &[]);
+    t.check(1700, None, &[]);
+    assert_eq!(t.state.proves_every(&config(&t)), Some(100));
+    t.check(1701, None, &[]);
+    assert_eq!(t.state.proves_every(&config(&t)), Some(800));
+    t.check(3201, None, &["n lost, seen 1600"]);
+    assert_eq!(t.state.proves_every(&config(&t)), None, "no ready nodes");
 }
 
 #[test]

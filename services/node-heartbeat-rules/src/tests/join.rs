@@ -128,7 +128,7 @@ fn a_forgotten_node_is_lost_and_its_name_may_be_approved_again() {
     assert_eq!(t.effects(), ["n register again"]);
     t.check(10, None, &[]);
     t.check(11, None, &["n lost, seen 0", "n forgotten"]);
-    assert!(t.state.node("n").is_none());
+    assert!(!t.state.nodes.contains_key("n"));
     // Placed before the scheduler knew.
     t.place(8, "n", u64::MAX);
     assert!(t.effects().is_empty());
@@ -167,6 +167,57 @@ fn a_forgotten_node_stays_out_of_an_open_cell_until_it_is_approved() {
     assert_eq!(t.effects(), refused);
     t.set("n", 2, Some((1, 100)));
     t.check(13, register(2), &["n registered 2"]);
+}
+
+#[test]
+fn the_agent_of_a_forgotten_node_is_told_for_a_day() {
+    const DAY: i64 = 24 * 3_600_000;
+    let mut t = Table::new();
+    let forgotten = |t: &mut Table, name: &str, now: i64| {
+        let registered = format!("{name} registered 1");
+        t.check(now - 20, of(name, register(1)), &[&registered]);
+        t.now = now - 20;
+        t.set(name, 1, None);
+        let lost = format!("{name} lost, seen {}", now - 20);
+        t.check(now, None, &[&lost, &format!("{name} forgotten")]);
+    };
+    let told = |t: &mut Table, now| {
+        t.check(now, heartbeat(1, 0), &[]);
+        !t.effects().is_empty()
+    };
+    forgotten(&mut t, "n", 100);
+    forgotten(&mut t, "k", 200);
+    assert!(told(&mut t, 200));
+    forgotten(&mut t, "l", 100 + DAY - 1);
+    assert!(told(&mut t, 100 + DAY - 1));
+    // Older names are dropped when another node is forgotten.
+    forgotten(&mut t, "m", 100 + DAY);
+    assert!(!told(&mut t, 100 + DAY));
+}
+
+#[test]
+fn a_name_stays_held_when_another_is_withdrawn() {
+    let mut t = Table::required();
+    let other = |mut command: Option<Command>| {
+        if let Some(Command::Join(asked)) = &mut command {
+            asked.node = token("m");
+        }
+        command
+    };
+    let until = 9 * IDENTITY_MS;
+    t.set("n", 1, Some((1, until)));
+    t.set("m", 1, Some((2, until)));
+    t.check(0, join(1, "A"), &["n joined A"]);
+    t.check(0, other(join(2, "B")), &["m joined B"]);
+    t.set("n", 2, None);
+    t.now = 1;
+    t.set("m", 2, None);
+    t.set("n", 3, Some((3, until)));
+    t.effects();
+    t.check(IDENTITY_MS - 1, join(3, "C"), &[]);
+    let actual = IDENTITY_MS - 1;
+    let held = format!("7: node name held: node (limit {IDENTITY_MS}, actual {actual})");
+    assert_eq!(t.effects(), [held]);
 }
 
 #[test]
