@@ -33,3 +33,6 @@ pub use scratch::Scratch;
 pub use scribe::Scribe;
 pub use snapshot::{KEPT, Snapshot, Upgrade, decode_state, state_digest};
 pub use unread::Unread;
+
+#[cfg(test)]
+mod tests;

@@ -618,6 +618,53 @@ fn an_agent_gets_no_rules_of_placement_and_no_dependencies() {
 }
 
 #[test]
+fn an_agent_learns_who_asked_for_a_command() {
+    let mut t = Table::new();
+    t.check(0, register(1), &["n registered 1"]);
+    let operation = Operation {
+        tenant: token("t"),
+        operation_id: Some(token("op-1")),
+        digest: [0; 16],
+        reply_to: None,
+        trace: None,
+        by: None,
+    };
+    let with_work = AllocationSpec {
+        work: Some(std::sync::Arc::default()),
+        ..AllocationSpec::plain(token("default"), 1000, 1)
+    };
+    let plain = AllocationSpec::plain(token("default"), 1000, 1);
+    for (no, spec) in [(7, with_work), (8, plain)] {
+        let operation = operation.clone();
+        t.observe(no, AllocationRequested { operation, spec }.into());
+        t.place_again(no, "n", 1);
+    }
+    let origins = |t: &mut Table| {
+        let effects = t.state.take_effects().into_iter();
+        let assignments = effects.flat_map(|effect| match effect {
+            Effect::Assign { assignment, .. } => vec![assignment],
+            Effect::Synced { assignments, .. } => assignments,
+            other => panic!("{other:?}"),
+        });
+        let id = |it: Assignment| it.origin?.operation_id;
+        let ids: Vec<_> = assignments.map(|it| (it.allocation.0, id(it))).collect();
+        ids
+    };
+    let expected = [(7, Some(token("op-1"))), (8, None)];
+    assert_eq!(origins(&mut t), expected);
+    t.check(1, heartbeat(1, 0), &[]);
+    assert_eq!(origins(&mut t), expected);
+    let sync = Command::Sync {
+        node: token("n"),
+        request: 1,
+    };
+    t.check(1, Some(sync), &[]);
+    assert_eq!(origins(&mut t), expected);
+    t.stop(7);
+    assert_eq!(origins(&mut t), expected[..1]);
+}
+
+#[test]
 fn a_leader_proves_more_often_while_agents_ask_for_their_leases() {
     let mut t = Table::new();
     let config = |t: &Table| Config {
