@@ -278,3 +278,194 @@ fn of_rules(rules: &PlacementRules) -> u64 {
     let rest = selector.chain(tolerations).chain(terms).chain(spread);
     160 + beside_all([&rules.group]) + rest.sum::<u64>()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use vocab::{
+        AllocationNo, Dependency, Gang, GpuRequest, GroupTerm, Operator, Spread, Toleration,
+    };
+
+    /// A name that fits into its place.
+    fn short() -> Token {
+        Token::new("short").unwrap()
+    }
+
+    /// A name of 30 bytes, which does not.
+    fn long() -> Token {
+        Token::new(&"l".repeat(30)).unwrap()
+    }
+
+    fn plain() -> AllocationSpec {
+        AllocationSpec::plain(short(), 1000, 1)
+    }
+
+    /// What a live allocation takes beyond a plain one.
+    fn check(change: impl FnOnce(&mut AllocationSpec), expected: u64) {
+        let mut spec = plain();
+        change(&mut spec);
+        let more = live(&short(), &spec) - live(&short(), &plain());
+        assert_eq!(more, expected, "{spec:?}");
+    }
+
+    fn check_rules(change: impl FnOnce(&mut PlacementRules), expected: u64) {
+        let mut rules = PlacementRules::default();
+        change(&mut rules);
+        check(|spec| spec.rules = Some(Box::new(rules)), expected);
+    }
+
+    #[test]
+    fn a_name_takes_room_where_it_does_not_fit_into_its_place() {
+        assert_eq!(operation(&short(), &short()), 470);
+        assert_eq!(operation(&long(), &short()), 500);
+        assert_eq!(operation(&short(), &long()), 560);
+        assert_eq!((ended(&short()), ended(&long())), (250, 280));
+        assert_eq!(live(&short(), &plain()), 2800);
+        assert_eq!(live(&long(), &plain()), 3010);
+        let of = |length: usize| beside(&Token::new(&"l".repeat(length)).unwrap());
+        assert_eq!((of(24), of(25)), (0, 25));
+        check(|spec| spec.job_set = long(), 210);
+        let optional: [fn(&mut AllocationSpec) -> &mut Option<Token>; 5] = [
+            |spec| &mut spec.name,
+            |spec| &mut spec.queue,
+            |spec| &mut spec.priority_class,
+            |spec| &mut spec.team,
+            |spec| &mut spec.namespace,
+        ];
+        for field in optional {
+            check(|spec| *field(spec) = Some(short()), 0);
+            check(|spec| *field(spec) = Some(long()), 210);
+        }
+    }
+
+    #[test]
+    fn lists_take_room_for_each_element() {
+        let models = |models: Vec<Token>| {
+            let (count, milli) = (1, 1000);
+            move |spec: &mut AllocationSpec| {
+                spec.gpu = Some(GpuRequest {
+                    count,
+                    milli,
+                    models,
+                });
+            }
+        };
+        check(models(vec![]), 0);
+        check(models(vec![short(), short()]), 7 * 2 * 24);
+        check(models(vec![long()]), 7 * (24 + 30));
+        check(|spec| spec.extended = vec![(short(), 1)], 7 * 32);
+        check(|spec| spec.extended = vec![(long(), 1)], 7 * (32 + 30));
+        check(|spec| spec.labels = vec![(short(), short())], 2 * 48);
+        check(|spec| spec.labels = vec![(long(), long())], 2 * (48 + 60));
+        let after = |no| Dependency {
+            allocation: AllocationNo(no),
+            success: true,
+        };
+        check(
+            |spec| spec.depends_on = vec![after(1), after(2)],
+            800 + 7 * 32,
+        );
+        let gang = |name, uniform_label| {
+            let (size, min) = (2, 2);
+            Some(Gang {
+                name,
+                size,
+                min,
+                uniform_label,
+            })
+        };
+        check(|spec| spec.gang = gang(short(), None), 800);
+        check(
+            |spec| spec.gang = gang(long(), Some(long())),
+            800 + 7 * (30 + 30),
+        );
+    }
+
+    #[test]
+    fn work_takes_room_for_its_texts() {
+        let work = |args: &[&str], env: &[(&str, &str)]| {
+            Some(Arc::new(Work {
+                command: "c".into(),
+                args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+                env: env
+                    .iter()
+                    .map(|(a, b)| ((*a).into(), (*b).into()))
+                    .collect(),
+                ..Work::default()
+            }))
+        };
+        check(|spec| spec.work = work(&[], &[]), 2 * (64 + 1));
+        check(|spec| spec.work = work(&["ab"], &[]), 2 * (64 + 8 + 3));
+        let both = work(&["ab"], &[("A", "b")]);
+        check(|spec| spec.work = both, 2 * (64 + 8 * 3 + 5));
+    }
+
+    #[test]
+    fn rules_take_room_unless_they_are_those_of_all_commands() {
+        let requires = |label: Token, values: Vec<Token>| Requirement {
+            label,
+            operator: Operator::In,
+            values,
+        };
+        let commands = || requires(Token::new(Work::NODE_LABEL).unwrap(), vec![short()]);
+        let term = |group, topology_key| GroupTerm {
+            group,
+            topology_key,
+        };
+        check_rules(|_| (), 0);
+        check_rules(|rules| rules.selector = vec![commands()], 0);
+        check_rules(
+            |rules| rules.selector = vec![commands(), requires(short(), vec![short()])],
+            7 * (160 + 56 + 24),
+        );
+        check_rules(
+            |rules| rules.preferred = vec![requires(long(), vec![long()])],
+            7 * (160 + 56 + 30 + 24 + 30),
+        );
+        check_rules(
+            |rules| {
+                rules.tolerations = vec![Toleration {
+                    key: Some(long()),
+                    value: Some(short()),
+                }];
+            },
+            7 * (160 + 48 + 30),
+        );
+        check_rules(|rules| rules.group = Some(short()), 7 * 160);
+        check_rules(|rules| rules.group = Some(long()), 7 * (160 + 30));
+        check_rules(
+            |rules| rules.affinity = vec![term(short(), None)],
+            7 * (160 + 48),
+        );
+        check_rules(
+            |rules| rules.anti_affinity = vec![term(long(), Some(long()))],
+            7 * (160 + 48 + 60),
+        );
+        check_rules(
+            |rules| {
+                rules.spread = vec![Spread {
+                    topology_key: Some(long()),
+                    max_skew: 1,
+                }];
+            },
+            7 * (160 + 32 + 30),
+        );
+    }
+
+    #[test]
+    fn rooms_are_equal_by_what_is_held() {
+        let taken = |of, bytes| {
+            let mut room = Room::default();
+            room.take(of, &short(), bytes);
+            room
+        };
+        let room = taken(Of::Operations, 5);
+        assert!(room == taken(Of::Operations, 5));
+        assert!(room != taken(Of::Operations, 6));
+        assert!(room != taken(Of::Allocations, 5));
+        let mut divided = room.clone();
+        divided.divide(Shares::default());
+        assert!(room == divided);
+    }
+}

@@ -142,6 +142,7 @@ impl Out for Values {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::submit::DependencyRequest;
     use std::sync::Arc;
     use vocab::Work;
 
@@ -245,5 +246,18 @@ mod tests {
         let many = of(1000, 270, 0);
         check(&many, "a", Err("too_many_elements values"));
         check(&of(80, 1, 48 << 10), "a", Ok(&all[..80]));
+        // A dependency has three values: itself, an id, and whether it has to succeed.
+        let after = |count: usize| {
+            let mut array = array(&[range(1, 1000, 1)]);
+            let dependency = DependencyRequest {
+                allocation_id: "1".into(),
+                success: true,
+                ..DependencyRequest::default()
+            };
+            array.submit.depends_on = vec![dependency; count];
+            array
+        };
+        check(&after(87), "a", Ok(&all));
+        check(&after(88), "a", Err("too_many_elements values"));
     }
 }

@@ -13,6 +13,7 @@ mod room;
 mod submit;
 mod teams;
 mod tenants;
+mod upgrade;
 
 use super::*;
 use vocab::fact::{

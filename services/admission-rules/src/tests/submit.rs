@@ -53,6 +53,8 @@ fn every_broken_quantity_and_name_is_named() {
         r.gpu_count = 16;
         r.gpu_models = vec!["B".into(), "A".into(), "B".into()];
     });
+    let whole = t.spec(|r| (r.gpu_count, r.gpu_milli) = (2, 1000));
+    assert_eq!(whole.unwrap().gpu.map(|gpu| gpu.milli), Some(1000));
     let gpu = max.unwrap().gpu.unwrap();
     assert_eq!((gpu.count, gpu.milli), (16, 1000));
     assert_eq!(gpu.models, [token("A"), token("B")]);
@@ -204,6 +206,16 @@ fn what_is_run_is_refused_where_no_system_takes_it() {
             "name_invalid work.env",
         );
     }
+    t.broken(
+        |r| {
+            r.work = Some(Arc::new(Work {
+                command: "a".into(),
+                env: named(&["A", "A", "B"]),
+                ..Work::default()
+            }));
+        },
+        "name_repeated work.env",
+    );
     t.broken(
         |r| {
             r.work = Some(Arc::new(Work {
