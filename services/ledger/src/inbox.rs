@@ -578,6 +578,82 @@ mod tests {
         assert!(taken["batches"] <= 2, "{taken:?}");
     }
 
+    /// How many messages of `other`, which always has one waiting, are taken before the next of `debtor`, which used `used`
+    /// in one message and sends again after `pause` more of the others.
+    fn turns_behind(used: usize, size: usize, pause: usize) -> usize {
+        let mut inbox = inbox(1 << 20);
+        inbox.push(message(1, "debtor", size));
+        for seq in 2..=2_000 {
+            inbox.push(message(seq, "other", 0));
+        }
+        assert_eq!(next(&mut inbox, used), Some(("debtor".to_owned(), 1)));
+        for _ in 0..pause {
+            assert_eq!(next(&mut inbox, 1).unwrap().0, "other");
+        }
+        inbox.push(message(2_001, "debtor", 0));
+        let rest = std::iter::from_fn(|| next(&mut inbox, 1));
+        rest.map(|(sender, _)| sender)
+            .position(|sender| sender == "debtor")
+            .unwrap()
+    }
+
+    #[test]
+    fn a_debt_is_worked_off_while_others_are_served() {
+        let turn = QUANTUM as usize;
+        // It had a credit of one turn, and used ten.
+        let waits = turns_behind(10 * turn, 0, 0);
+        assert!((9 * turn..=10 * turn).contains(&waits), "{waits}");
+        let waits = turns_behind(10 * turn, 0, 5 * turn);
+        assert!((4 * turn..=5 * turn).contains(&waits), "{waits}");
+        let waits = turns_behind(10 * turn, 0, 20 * turn);
+        assert!(waits <= turn, "{waits}");
+    }
+
+    #[test]
+    fn a_kib_costs_as_much_as_an_operation() {
+        let turn = QUANTUM as usize;
+        for kib in [turn, 10 * turn] {
+            let by_size = turns_behind(1, kib * BYTES_PER_COST, 0);
+            assert_eq!(by_size, turns_behind(kib + 1, 0, 0), "{kib}");
+        }
+    }
+
+    #[test]
+    fn handled_messages_are_trimmed_of_those_who_have_the_most() {
+        let mut inbox = inbox(1 << 20);
+        // Nothing before these is handled.
+        inbox.push(message(1, "waits", 0));
+        let mut seq = 1;
+        for (no, count) in (0..20).zip([1, 5, 3].into_iter().cycle()) {
+            for _ in 0..count {
+                seq += 1;
+                inbox.push(message(seq, &format!("s{no:02}"), 0));
+            }
+        }
+        let mut waits = None;
+        while let Some(taken) = inbox.take() {
+            match taken.message.sender.as_str() {
+                "waits" => waits = Some(taken),
+                _ => inbox.done(&taken, 1, 0),
+            }
+        }
+        inbox.put_back(waits.unwrap());
+        assert_eq!(inbox.lying(), 5);
+        let durable = inbox.handled();
+        assert_eq!(durable.through, 0);
+        let first = inbox.trim(&durable);
+        assert_eq!(first.len(), TRIM_SENDERS);
+        let through = |sender: &Token| durable.ahead[sender];
+        assert!(first.iter().all(|(sender, at)| *at == through(sender)));
+        let fives = first.iter().take(7).map(|(sender, _)| sender.as_str());
+        let fives: BTreeSet<_> = fives.collect();
+        let expected = ["s01", "s04", "s07", "s10", "s13", "s16", "s19"];
+        assert_eq!(fives, expected.into());
+        // The others come next, and then nothing is left.
+        assert_eq!((inbox.lying(), inbox.trim(&durable).len()), (1, 4));
+        assert_eq!((inbox.lying(), inbox.trim(&durable)), (0, vec![]));
+    }
+
     #[test]
     fn who_has_its_share_unread_waits_for_the_readers() {
         let limits = InboxLimits {

@@ -488,3 +488,39 @@ fn the_last_handled_message_may_be_of_a_sender_that_is_ahead() {
     let handled = Handled::default().moved(5, ahead.into_iter()).unwrap();
     assert_eq!((handled.last(), Handled::default().last()), (9, 0));
 }
+
+#[test]
+fn a_pause_grows_with_the_changes_up_to_its_maximum() {
+    let batching = Batching {
+        pause_ms: 150,
+        pause_ms_max: 1000,
+        ..Batching::BULK
+    };
+    let table = [(0, 150), (15, 150), (16, 151), (1600, 250), (20_000, 1000)];
+    for (changes, expected) in table {
+        assert_eq!(batching.pause(changes), expected, "{changes}");
+    }
+    assert!(Batching::PROMPT.is_prompt() && !batching.is_prompt());
+    assert_eq!(Batching::PROMPT.pause(usize::MAX), 0);
+}
+
+#[test]
+fn a_scribe_writes_frames_that_continue_each_other() {
+    let mut scribe = Scribe::default();
+    let mut chain = Chain::default();
+    let frames = [
+        (Writer::Scheduler, 2),
+        (Writer::Quota, 0),
+        (Writer::Scheduler, 1),
+    ];
+    for (lsn, (writer, count)) in (1..).zip(frames) {
+        let before = scribe.next_event(writer);
+        let record = scribe.frame(writer, Millis(lsn), (0..count).map(ended));
+        assert_eq!(scribe.next_event(writer), EventNo(before.0 + count));
+        let frame = chain.accept(&record, Kinds::ALL).unwrap().unwrap();
+        let found = (frame.lsn.0, frame.writer, u64::from(frame.count));
+        assert_eq!(found, (lsn as u64, writer, count));
+        assert_eq!(frame.through_lsn, Lsn(lsn as u64 - 1));
+    }
+    assert_eq!(scribe.next_event(Writer::Scheduler), EventNo(4));
+}
