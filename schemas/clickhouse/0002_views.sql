@@ -1,20 +1,11 @@
 -- What is made of the tables in 0001_tables.sql: views, one statement each.
 
--- Prices in force from the beginning of a stretch of time on in which all rates are the same, for each moment at which any rate
--- begins. Tenants, priority classes, pools and clusters that no rate names have the prices of the empty name: look up
--- if(tenant IN (SELECT tenant FROM rates), tenant, ''), and so on. Of the rates that fit, one for the tenant goes before one for all
--- tenants; then in the same way one for the priority class, the pool, the cluster, and the GPU model; of several for one moment,
--- the newest counts. One that is taken back counts no more, and neither does what was set before that for a later moment. The list
--- price is what the rates say that name neither a tenant nor a priority class; it prices the capacity.
-CREATE VIEW IF NOT EXISTS prices AS
+-- What the rates of a resource and scope say from a moment on: a price, or that there is none. Of several for one moment the newest
+-- counts. Rates that a later withdrawal took back before they began are left out.
+CREATE VIEW IF NOT EXISTS rate_changes AS
 WITH
-    moments AS (
-        SELECT DISTINCT applied_from AS since FROM rates
-        UNION DISTINCT
-        SELECT toDateTime64(0, 3, 'UTC') AS since
-    ),
-    -- With the moment from which on something that was set later takes back what is of this resource and scope.
-    taken_back AS (
+    -- With the earliest moment at which a withdrawal counts that was set later.
+    set_rates AS (
         SELECT
             *,
             min(if(withdrawn, applied_from, toDateTime64('2200-01-01 00:00:00', 3, 'UTC'))) OVER (
@@ -22,63 +13,18 @@ WITH
                 ROWS BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING
             ) AS ends_at
         FROM rates
-    ),
-    in_force AS (
-        SELECT
-            r.resource AS resource, r.tenant AS tenant, r.priority_class AS priority_class, r.pool AS pool, r.cluster AS cluster,
-            m.since AS since,
-            argMax(r.micro_per_unit_hour, (r.applied_from, r.lsn, r.event_index)) AS micro
-        FROM moments AS m
-        CROSS JOIN taken_back AS r
-        WHERE r.applied_from <= m.since AND r.applied_from <= r.ends_at
-        GROUP BY resource, tenant, priority_class, pool, cluster, since
-        HAVING NOT argMax(r.withdrawn, (r.applied_from, r.lsn, r.event_index))
-    ),
-    resources AS (
-        SELECT toString(resource) AS resource FROM rates
-        UNION DISTINCT
-        SELECT toString(resource) AS resource FROM usage_hourly
-        UNION DISTINCT
-        SELECT toString(resource) AS resource FROM capacity_hourly
-    ),
-    uses AS (
-        SELECT
-            resource,
-            arrayJoin((SELECT groupUniqArrayArray([toString(tenant), '']) FROM rates)) AS tenant,
-            arrayJoin((SELECT groupUniqArrayArray([toString(priority_class), '']) FROM rates)) AS priority_class,
-            arrayJoin((SELECT groupUniqArrayArray([toString(pool), '']) FROM rates)) AS pool,
-            arrayJoin((SELECT groupUniqArrayArray([toString(cluster), '']) FROM rates)) AS cluster
-        FROM resources
-    ),
-    -- Each with what a rate that fits it says, for each choice of names that some rate makes.
-    fitting AS (
-        SELECT
-            resource, tenant, priority_class, pool, cluster,
-            arrayJoin((
-                SELECT groupUniqArray((tenant != '', priority_class != '', pool != '', cluster != '', startsWith(resource, 'gpu:')))
-                FROM rates
-            )) AS named,
-            if(startsWith(resource, 'gpu:') AND NOT named.5, 'gpu', resource) AS of_resource,
-            if(named.1, tenant, '') AS of_tenant,
-            if(named.2, priority_class, '') AS of_priority_class,
-            if(named.3, pool, '') AS of_pool,
-            if(named.4, cluster, '') AS of_cluster
-        FROM uses
-        WHERE named = (of_tenant != '', of_priority_class != '', of_pool != '', of_cluster != '', startsWith(of_resource, 'gpu:'))
     )
 SELECT
-    f.resource AS resource,
-    f.tenant AS tenant,
-    f.priority_class AS priority_class,
-    f.pool AS pool,
-    f.cluster AS cluster,
-    i.since AS since,
-    argMax(i.micro, f.named) AS micro_per_unit_hour,
-    argMaxIf(i.micro, f.named, NOT f.named.1 AND NOT f.named.2) AS list_micro_per_unit_hour
-FROM fitting AS f
-INNER JOIN in_force AS i
-    ON f.of_resource = i.resource AND f.of_tenant = i.tenant AND f.of_priority_class = i.priority_class
-    AND f.of_pool = i.pool AND f.of_cluster = i.cluster
+    toString(r.resource) AS resource,
+    toString(r.tenant) AS tenant,
+    toString(r.priority_class) AS priority_class,
+    toString(r.pool) AS pool,
+    toString(r.cluster) AS cluster,
+    r.applied_from AS since,
+    argMax(r.micro_per_unit_hour, (r.lsn, r.event_index)) AS micro_per_unit_hour,
+    argMax(r.withdrawn, (r.lsn, r.event_index)) AS withdrawn
+FROM set_rates AS r
+WHERE r.applied_from <= r.ends_at
 GROUP BY resource, tenant, priority_class, pool, cluster, since;
 
 -- The moment up to which everything is known: what the ledger said last, or, while nothing happens, what the service said.
@@ -95,7 +41,8 @@ CREATE VIEW IF NOT EXISTS running_usage AS
 WITH
     assumeNotNull((SELECT at FROM known_through)) AS now_at,
     assumeNotNull((SELECT accrued_to FROM known_through)) AS accrued,
-    (SELECT arraySort(groupUniqArray(applied_from)) FROM rates) AS begins,
+    assumeNotNull((SELECT max(applied_from) FROM rates WHERE applied_from <= accrued)) AS newest,
+    (SELECT arraySort(groupUniqArray(applied_from)) FROM rates WHERE applied_from > accrued AND applied_from < now_at) AS begins,
     runs AS (
         SELECT
             *,
@@ -103,7 +50,7 @@ WITH
             -- Cut at the full hours, and where rates begin.
             arraySort(arrayDistinct(arrayConcat(
                 [from_at],
-                arrayFilter(cut -> cut > from_at AND cut < now_at, begins),
+                arrayFilter(cut -> cut > from_at, begins),
                 arrayFilter(
                     cut -> cut > from_at AND cut < now_at,
                     arrayMap(
@@ -135,7 +82,7 @@ SELECT
     pool,
     toStartOfHour(toDateTime(begins_at, 'UTC')) AS hour,
     if(amount.1 = 'gpu' AND gpu_model != '', concat('gpu:', gpu_model), amount.1) AS resource,
-    arrayLast(cut -> cut <= begins_at, arrayPushFront(begins, toDateTime64(0, 3, 'UTC'))) AS since,
+    arrayLast(cut -> cut <= begins_at, arrayPushFront(begins, newest)) AS since,
     sum(toInt128(amount.2) * piece_ms * sign) AS quantity,
     sum(piece_ms * sign) AS ms
 FROM pieces
@@ -143,6 +90,71 @@ ARRAY JOIN [('cpu', cpu_milli), ('memory', memory_bytes), ('gpu', gpu_milli)] AS
 WHERE amount.2 != 0
 GROUP BY billing_period, tenant, team, namespace, queue, job_set, priority_class, cluster, pool, hour, resource, since
 HAVING ms != 0;
+
+-- Prices of what was used: for each combination of resource, tenant, priority class, pool and cluster in the use, at each `since` that
+-- its rows have, and when each month began in which it was used. The same for the capacity, without a tenant and a priority class, at
+-- each moment at which a list price begins. Without a row there is no price. Of the rates that fit, one for the tenant goes before one
+-- for all tenants; then in the same way one for the priority class, the pool, the cluster, and the GPU model. The list price is what
+-- the rates say that name neither a tenant nor a priority class; it prices the capacity.
+CREATE VIEW IF NOT EXISTS prices AS
+WITH
+    used AS (
+        SELECT resource, tenant, priority_class, pool, cluster, moment AS since
+        FROM (
+            SELECT DISTINCT
+                toString(resource) AS resource, toString(tenant) AS tenant, toString(priority_class) AS priority_class,
+                toString(pool) AS pool, toString(cluster) AS cluster, since, billing_period
+            FROM usage_hourly
+            UNION ALL
+            SELECT DISTINCT
+                resource, tenant, priority_class, toString(pool) AS pool, toString(cluster) AS cluster, since, billing_period
+            FROM running_usage
+        )
+        ARRAY JOIN [since, toDateTime64(billing_period, 3, 'UTC')] AS moment
+        UNION ALL
+        SELECT c.resource AS resource, m.tenant AS tenant, m.priority_class AS priority_class, c.pool AS pool, c.cluster AS cluster, m.since AS since
+        FROM (
+            SELECT DISTINCT toString(resource) AS resource, toString(pool) AS pool, toString(cluster) AS cluster
+            FROM capacity_hourly
+        ) AS c
+        CROSS JOIN (
+            -- Columns and not the empty name, so that a condition on the tenant reaches the tables above.
+            SELECT DISTINCT toString(tenant) AS tenant, toString(priority_class) AS priority_class, applied_from AS since
+            FROM rates
+            WHERE tenant = '' AND priority_class = ''
+        ) AS m
+    ),
+    -- One row for each choice of names that some rate makes and the use has: which rate that would be.
+    candidates AS (
+        SELECT
+            resource, tenant, priority_class, pool, cluster, since, named,
+            if(startsWith(resource, 'gpu:') AND NOT named.5, 'gpu', resource) AS of_resource,
+            if(named.1, tenant, '') AS of_tenant,
+            if(named.2, priority_class, '') AS of_priority_class,
+            if(named.3, pool, '') AS of_pool,
+            if(named.4, cluster, '') AS of_cluster
+        FROM (SELECT DISTINCT * FROM used) AS u
+        ARRAY JOIN (
+            SELECT groupUniqArray((tenant != '', priority_class != '', pool != '', cluster != '', startsWith(resource, 'gpu:')))
+            FROM rates
+        ) AS named
+        WHERE named = (of_tenant != '', of_priority_class != '', of_pool != '', of_cluster != '', startsWith(of_resource, 'gpu:'))
+    )
+SELECT
+    c.resource AS resource,
+    c.tenant AS tenant,
+    c.priority_class AS priority_class,
+    c.pool AS pool,
+    c.cluster AS cluster,
+    c.since AS since,
+    argMax(r.micro_per_unit_hour, c.named) AS micro_per_unit_hour,
+    argMaxIf(r.micro_per_unit_hour, c.named, NOT c.named.1 AND NOT c.named.2) AS list_micro_per_unit_hour
+FROM candidates AS c
+ASOF INNER JOIN rate_changes AS r
+    ON c.of_resource = r.resource AND c.of_tenant = r.tenant AND c.of_priority_class = r.priority_class
+    AND c.of_pool = r.pool AND c.of_cluster = r.cluster AND c.since >= r.since
+WHERE NOT r.withdrawn
+GROUP BY resource, tenant, priority_class, pool, cluster, since;
 
 -- The bill, line by line, up to now: what is over and what runs. A line is what one tenant, team, namespace, queue, job set and
 -- priority class used of one resource of one pool in one hour, at one price; its amount is rounded half up, away from zero, to
@@ -165,17 +177,11 @@ WITH
             p.list_micro_per_unit_hour AS list_micro_per_unit_hour, toUInt8(p.found) AS has_rate,
             u.quantity AS quantity, u.ms AS ms, u.first_lsn AS first_lsn, u.last_lsn AS last_lsn
         FROM (
-            SELECT
-                *,
-                if(tenant IN (SELECT tenant FROM rates), tenant, '') AS of_tenant,
-                if(priority_class IN (SELECT priority_class FROM rates), priority_class, '') AS of_priority_class,
-                if(pool IN (SELECT pool FROM rates), pool, '') AS of_pool,
-                if(cluster IN (SELECT cluster FROM rates), cluster, '') AS of_cluster
-            FROM usage_hourly FINAL
+            SELECT * FROM usage_hourly FINAL
             WHERE hour < accrued AND NOT has(cut_hours, hour)
         ) AS u
-        LEFT JOIN in_force AS p ON u.resource = p.resource AND u.since = p.since AND u.of_tenant = p.tenant
-            AND u.of_priority_class = p.priority_class AND u.of_pool = p.pool AND u.of_cluster = p.cluster
+        LEFT JOIN in_force AS p ON u.resource = p.resource AND u.since = p.since AND u.tenant = p.tenant
+            AND u.priority_class = p.priority_class AND u.pool = p.pool AND u.cluster = p.cluster
     ),
     unsettled AS (
         SELECT
@@ -203,17 +209,9 @@ WITH
             u.resource AS resource, p.micro_per_unit_hour AS micro_per_unit_hour,
             p.list_micro_per_unit_hour AS list_micro_per_unit_hour, toUInt8(p.found) AS has_rate,
             sum(u.quantity) AS quantity, sum(u.ms) AS ms, min(u.first_lsn) AS first_lsn, max(u.last_lsn) AS last_lsn
-        FROM (
-            SELECT
-                *,
-                if(tenant IN (SELECT tenant FROM rates), tenant, '') AS of_tenant,
-                if(priority_class IN (SELECT priority_class FROM rates), priority_class, '') AS of_priority_class,
-                if(pool IN (SELECT pool FROM rates), pool, '') AS of_pool,
-                if(cluster IN (SELECT cluster FROM rates), cluster, '') AS of_cluster
-            FROM unsettled
-        ) AS u
-        LEFT JOIN in_force AS p ON u.resource = p.resource AND u.since = p.since AND u.of_tenant = p.tenant
-            AND u.of_priority_class = p.priority_class AND u.of_pool = p.pool AND u.of_cluster = p.cluster
+        FROM unsettled AS u
+        LEFT JOIN in_force AS p ON u.resource = p.resource AND u.since = p.since AND u.tenant = p.tenant
+            AND u.priority_class = p.priority_class AND u.pool = p.pool AND u.cluster = p.cluster
         GROUP BY
             billing_period, tenant, team, namespace, queue, job_set, priority_class, cluster, pool, hour, resource,
             micro_per_unit_hour, list_micro_per_unit_hour, has_rate
@@ -266,13 +264,14 @@ FROM chargeback_hourly
 WHERE has_rate = 0
 GROUP BY tenant, hour, resource;
 
--- What the nodes of a cluster and pool had, by the stretch of an hour in which all rates are the same, up to now: unit-
+-- What the nodes of a cluster and pool had, by the stretch of an hour in which all list prices are the same, up to now: unit-
 -- milliseconds by account, made of their books and of nothing that the bill is made of. What became known of an hour after its
 -- month was closed stands in the first month that was open, as a correction of the hour.
 CREATE VIEW IF NOT EXISTS cluster_slices AS
 WITH
     assumeNotNull((SELECT at FROM known_through)) AS now_at,
-    (SELECT arraySort(groupUniqArray(applied_from)) FROM rates) AS begins,
+    list_moments AS (SELECT DISTINCT 1 AS one, applied_from AS since FROM rates WHERE tenant = '' AND priority_class = ''),
+    (SELECT arraySort(groupArray(since)) FROM list_moments) AS begins,
     assumeNotNull((SELECT min(hour) FROM capacity_hourly)) AS first_hour,
     toDate(0) AS of_the_hour,
     -- What corrects a closed month is, from the month that it was known in on, as if it had been so all along.
@@ -281,7 +280,11 @@ WITH
             cluster, pool, resource, account, part.1 AS period, part.2 AS begins_at,
             sum(part.3) AS gained,
             sum(part.4) AS weighted
-        FROM capacity_hourly
+        FROM (
+            SELECT c.* EXCEPT (one, since), m.since AS since
+            FROM (SELECT *, 1 AS one FROM capacity_hourly) AS c
+            ASOF LEFT JOIN list_moments AS m ON c.one = m.one AND c.since >= m.since
+        )
         ARRAY JOIN if(
             billing_period = toStartOfMonth(toDate(hour)),
             [(of_the_hour, greatest(toDateTime64(hour, 3, 'UTC'), since), toInt128(risen), toInt128(moment))],
@@ -359,20 +362,14 @@ WITH
     priced AS (
         SELECT s.*, p.list_micro_per_unit_hour AS micro_per_unit_hour
         FROM (
-            SELECT
-                *,
-                if(pool IN (SELECT pool FROM rates), pool, '') AS of_pool,
-                if(cluster IN (SELECT cluster FROM rates), cluster, '') AS of_cluster,
-                arrayLast(
-                    cut -> cut <= begins_at,
-                    arrayPushFront(
-                        (SELECT arraySort(groupUniqArray(applied_from)) FROM rates), toDateTime64(0, 3, 'UTC')
-                    )
-                ) AS since
-            FROM cluster_slices
+            SELECT c.* EXCEPT one, m.since AS since
+            FROM (SELECT *, 1 AS one FROM cluster_slices) AS c
+            ASOF LEFT JOIN (
+                SELECT DISTINCT 1 AS one, applied_from AS since FROM rates WHERE tenant = '' AND priority_class = ''
+            ) AS m ON c.one = m.one AND c.begins_at >= m.since
         ) AS s
         LEFT JOIN (SELECT * FROM prices WHERE tenant = '' AND priority_class = '') AS p
-            ON s.resource = p.resource AND s.since = p.since AND s.of_pool = p.pool AND s.of_cluster = p.cluster
+            ON s.resource = p.resource AND s.since = p.since AND s.pool = p.pool AND s.cluster = p.cluster
     )
 SELECT
     billing_period,

@@ -33,7 +33,11 @@ GROUP BY
 CREATE VIEW IF NOT EXISTS run_costs AS
 WITH
     assumeNotNull((SELECT at FROM known_through)) AS now_at,
-    (SELECT arraySort(groupUniqArray(applied_from)) FROM rates) AS begins,
+    moments AS (
+        SELECT 1 AS one, since, row_number() OVER (ORDER BY since) AS place
+        FROM (SELECT DISTINCT applied_from AS since FROM rates)
+    ),
+    (SELECT arraySort(groupArray(since)) FROM moments) AS begins,
     runs AS (
         SELECT
             allocation, operation_id, tenant, team, namespace, queue, job_set, priority_class, gang, name, labels,
@@ -55,32 +59,33 @@ WITH
         HAVING sum(sign) > 0
     ),
     -- Cut where rates begin.
+    placed_runs AS (
+        SELECT
+            r.* EXCEPT one,
+            b.since AS newest,
+            arraySlice(begins, b.place + 1, greatest(0, toInt64(e.place) - toInt64(b.place))) AS cuts
+        FROM (SELECT *, 1 AS one FROM runs) AS r
+        ASOF LEFT JOIN moments AS b ON r.one = b.one AND r.started_at >= b.since
+        ASOF LEFT JOIN moments AS e ON r.one = e.one AND r.through > e.since
+    ),
     pieces AS (
         SELECT
-            runs.*,
-            arrayConcat([started_at], arrayFilter(cut -> cut > started_at AND cut < through, begins)) AS cuts,
-            arrayLast(cut -> cut <= piece.1, arrayPushFront(begins, toDateTime64(0, 3, 'UTC'))) AS since,
+            * EXCEPT (newest, cuts),
+            piece.3 AS since,
             if(amount.1 = 'gpu' AND gpu_model != '', concat('gpu:', gpu_model), amount.1) AS resource,
             dateDiff('millisecond', piece.1, piece.2) AS piece_ms,
             toInt128(amount.2) * piece_ms AS piece_quantity
-        FROM runs
-        ARRAY JOIN arrayZip(cuts, arrayPushBack(arrayPopFront(cuts), through)) AS piece
+        FROM placed_runs
+        ARRAY JOIN
+            arrayZip(arrayPushFront(cuts, started_at), arrayPushBack(cuts, through), arrayPushFront(cuts, newest)) AS piece
         ARRAY JOIN [('cpu', cpu_milli), ('memory', memory_bytes), ('gpu', gpu_milli)] AS amount
         WHERE amount.2 != 0
     ),
     priced AS (
         SELECT u.*, p.found = 1 AS has_rate, toInt256(p.micro_per_unit_hour) AS micro
-        FROM (
-            SELECT
-                *,
-                if(tenant IN (SELECT tenant FROM rates), tenant, '') AS of_tenant,
-                if(priority_class IN (SELECT priority_class FROM rates), priority_class, '') AS of_priority_class,
-                if(pool IN (SELECT pool FROM rates), pool, '') AS of_pool,
-                if(cluster IN (SELECT cluster FROM rates), cluster, '') AS of_cluster
-            FROM pieces
-        ) AS u
-        LEFT JOIN (SELECT *, 1 AS found FROM prices) AS p ON u.resource = p.resource AND u.since = p.since AND u.of_tenant = p.tenant
-            AND u.of_priority_class = p.priority_class AND u.of_pool = p.pool AND u.of_cluster = p.cluster
+        FROM pieces AS u
+        LEFT JOIN (SELECT *, 1 AS found FROM prices) AS p ON u.resource = p.resource AND u.since = p.since AND u.tenant = p.tenant
+            AND u.priority_class = p.priority_class AND u.pool = p.pool AND u.cluster = p.cluster
     )
 SELECT
     allocation,

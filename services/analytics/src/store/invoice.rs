@@ -81,6 +81,47 @@ pub enum Export {
     FocusParquet,
 }
 
+/// Lines that one export sorts: a reader has 1 GB of memory.
+const EXPORT_LINES: u64 = 100_000;
+
+/// A range of tenants by name, first and last included.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tenants {
+    first: String,
+    last: String,
+}
+
+impl Tenants {
+    /// No tenant.
+    pub fn none() -> Self {
+        Self {
+            first: String::new(),
+            last: String::new(),
+        }
+    }
+}
+
+/// Groups tenants, in order with their lines, into ranges of at most `EXPORT_LINES` lines or one tenant.
+fn ranges(billed: Vec<(String, u64)>) -> Vec<Tenants> {
+    let mut ranges: Vec<(Tenants, u64)> = Vec::new();
+    for (tenant, lines) in billed {
+        match ranges.last_mut() {
+            Some((range, all)) if all.saturating_add(lines) <= EXPORT_LINES => {
+                range.last = tenant;
+                *all += lines;
+            }
+            _ => {
+                let range = Tenants {
+                    first: tenant.clone(),
+                    last: tenant,
+                };
+                ranges.push((range, lines));
+            }
+        }
+    }
+    ranges.into_iter().map(|(range, _)| range).collect()
+}
+
 /// Columns of the view `focus_charges` that are moments; CSV has them in ISO 8601.
 const FOCUS_MOMENTS: [&str; 4] = [
     "BillingPeriodEnd",
@@ -115,7 +156,7 @@ impl Export {
     fn select(self) -> String {
         match self {
             Self::Lines => "SELECT * EXCEPT unit_hours FROM chargeback_hourly
-                 WHERE billing_period = toDate(?) AND tenant = ? ORDER BY ALL"
+                 WHERE billing_period = toDate(?) AND tenant >= ? AND tenant <= ? ORDER BY ALL"
                 .to_owned(),
             Self::FocusRows => {
                 let moments = FOCUS_MOMENTS.map(|name| {
@@ -128,7 +169,8 @@ impl Export {
                 format!(
                     "SELECT * REPLACE ({texts}) FROM (
                          SELECT * FROM focus_charges
-                         WHERE BillingPeriodStart = toDateTime(toDate(?), 'UTC') AND ifNull(x_Tenant, '') = ?
+                         WHERE BillingPeriodStart = toDateTime(toDate(?), 'UTC')
+                             AND ifNull(x_Tenant, '') >= ? AND ifNull(x_Tenant, '') <= ?
                          ORDER BY {FOCUS_ORDER})"
                 )
             }
@@ -216,27 +258,28 @@ impl Store {
         self.fetch_all(query).await
     }
 
-    /// Tenants that a month's bill names, in their order.
-    pub async fn billed_tenants(&self, month: Month) -> Result<Vec<String>, StoreError> {
+    /// Returns the tenants in a month's bill in order, as ranges whose lines one export can read.
+    pub async fn billed_tenants(&self, month: Month) -> Result<Vec<Tenants>, StoreError> {
         let query = self.query(
-            "SELECT DISTINCT toString(c.tenant) AS tenant FROM chargeback_hourly AS c
-             WHERE c.billing_period = toDate(?) ORDER BY tenant",
+            "SELECT toString(c.tenant) AS tenant, count() AS lines FROM chargeback_hourly AS c
+             WHERE c.billing_period = toDate(?) GROUP BY tenant ORDER BY tenant",
         );
-        self.fetch_all(query.bind(format!("{month}-01"))).await
+        let billed = query.bind(format!("{month}-01"));
+        Ok(ranges(self.fetch_all(billed).await?))
     }
 
-    /// A month's rows of one tenant, or, with an empty name, of none; Parquet has all of them. The same month that is closed
-    /// gives the same bytes.
+    /// Returns a month's rows of a range of tenants; `Tenants::none()` selects the capacity that no tenant was charged for, and
+    /// Parquet has all rows. A closed month always gives the same bytes.
     pub fn export(
         &self,
         what: Export,
         month: Month,
-        tenant: &str,
+        tenants: &Tenants,
     ) -> Result<BytesCursor, StoreError> {
         let select = what.select();
         let query = self.query(&select).bind(format!("{month}-01"));
         let query = match what {
-            Export::Lines | Export::FocusRows => query.bind(tenant),
+            Export::Lines | Export::FocusRows => query.bind(&tenants.first).bind(&tenants.last),
             Export::FocusParquet => query,
         };
         Ok(query.fetch_bytes(what.format())?)
@@ -246,5 +289,33 @@ impl Store {
     pub async fn next_bytes(cursor: &mut BytesCursor) -> Result<Option<Vec<u8>>, StoreError> {
         let next = within(cursor.next()).await?;
         Ok(next.map(|bytes| bytes.to_vec()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(billed: &[(&str, u64)], expected: &[(&str, &str)]) {
+        let billed = billed
+            .iter()
+            .map(|(name, lines)| (name.to_string(), *lines));
+        let found = ranges(billed.collect());
+        let found = found.iter().map(|range| (&*range.first, &*range.last));
+        assert_eq!(found.collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn tenants_are_exported_in_ranges_of_so_many_lines() {
+        check(&[], &[]);
+        check(&[("a", 1), ("b", EXPORT_LINES - 1)], &[("a", "b")]);
+        check(
+            &[("a", 1), ("b", EXPORT_LINES), ("c", 1)],
+            &[("a", "a"), ("b", "b"), ("c", "c")],
+        );
+        check(
+            &[("a", u64::MAX), ("b", 1), ("c", 1)],
+            &[("a", "a"), ("b", "c")],
+        );
     }
 }

@@ -10,7 +10,7 @@ use crate::{
         plain,
     },
 };
-use analytics::store::{Export, Part, Reconciled, ReconciledMonth, Store};
+use analytics::store::{Export, Part, Reconciled, ReconciledMonth, Store, Tenants};
 use clap::{Args, Subcommand, ValueEnum};
 use schemas::v1;
 use std::{
@@ -159,7 +159,7 @@ impl Exporting {
             Format::Csv => lines(&store, self.month, &mut to).await?,
             Format::FocusCsv => focus(&store, self.month, &mut to).await?,
             Format::FocusParquet => {
-                let mut bytes = store.export(Export::FocusParquet, self.month, "")?;
+                let mut bytes = store.export(Export::FocusParquet, self.month, &Tenants::none())?;
                 while let Some(piece) = Store::next_bytes(&mut bytes).await? {
                     to.write_all(&piece)?;
                 }
@@ -170,10 +170,10 @@ impl Exporting {
     }
 }
 
-/// Tenant by tenant, so that no question asks for more than a reader may have. The names stand above the first.
+/// Writes ranges of tenants, so that no query needs more memory than a reader has. Column names precede the first range.
 async fn lines(store: &Store, month: Month, to: &mut dyn Write) -> Result<(), Failure> {
-    for (no, tenant) in store.billed_tenants(month).await?.iter().enumerate() {
-        let mut bytes = store.export(Export::Lines, month, tenant)?;
+    for (no, tenants) in store.billed_tenants(month).await?.iter().enumerate() {
+        let mut bytes = store.export(Export::Lines, month, tenants)?;
         let mut head = no > 0;
         while let Some(piece) = Store::next_bytes(&mut bytes).await? {
             let mut piece = piece.as_slice();
@@ -195,12 +195,12 @@ const NULL: &str = "ᴺᵁᴸᴸ";
 /// Numbers are not quoted in it, as programs that read FOCUS expect, and what is not there is empty.
 async fn focus(store: &Store, month: Month, to: &mut dyn Write) -> Result<(), Failure> {
     let mut csv = csv::Writer::from_writer(to);
-    let mut tenants = store.billed_tenants(month).await?;
-    // What no tenant was charged for comes last.
-    tenants.push(String::new());
+    let mut ranges = store.billed_tenants(month).await?;
+    // Capacity that no tenant was charged for comes last.
+    ranges.push(Tenants::none());
     let mut named = false;
-    for tenant in &tenants {
-        let mut bytes = store.export(Export::FocusRows, month, tenant)?;
+    for tenants in &ranges {
+        let mut bytes = store.export(Export::FocusRows, month, tenants)?;
         let (mut rest, mut head) = (Vec::new(), true);
         while let Some(piece) = Store::next_bytes(&mut bytes).await? {
             rest.extend_from_slice(&piece);

@@ -7,6 +7,7 @@ mod history;
 mod levels;
 mod plan;
 mod platform;
+mod prices;
 mod same;
 mod samples;
 mod tenants;

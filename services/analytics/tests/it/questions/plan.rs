@@ -144,6 +144,7 @@ pub const AWAY: [Away; 6] = [
 ];
 
 /// A price that is told at `said` and is to begin at `from`.
+#[derive(Debug, Clone)]
 pub struct Price {
     pub resource: &'static str,
     /// Tenant, priority class, pool and cluster; empty: all.

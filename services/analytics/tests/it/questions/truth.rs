@@ -248,23 +248,28 @@ pub fn list(place: &Place) -> Scope {
     ["", "", place.pool, place.cluster]
 }
 
-/// What is taken back, as something that was said later takes it back from an earlier moment on.
-fn is_void(price: &Price) -> bool {
-    PRICES.iter().any(|other| {
+/// Whether a later withdrawal took it back before it began.
+fn is_void(price: &Price, prices: &[Price]) -> bool {
+    prices.iter().any(|other| {
         let is_same = other.resource == price.resource && other.scope == price.scope;
         let is_later = other.version > price.version;
         is_same && is_later && other.micro.is_none() && other.applied() <= price.applied()
     })
 }
 
-/// The one that names most, the first names before the later ones and all before the model; of those the newest. Where the
-/// newest says that it is taken back, the next one.
+/// Returns the price of the history at a moment.
 pub fn price(resource: &str, scope: Scope, at: i64) -> Option<u64> {
+    price_of(&PRICES, resource, scope, at)
+}
+
+/// Returns the price that names most, the first names before the later ones and all before the model; of those the newest. If
+/// the newest is a withdrawal, the next one counts.
+pub fn price_of(prices: &[Price], resource: &str, scope: Scope, at: i64) -> Option<u64> {
     let fits = |price: &&Price| {
         let of =
             price.resource == resource || (price.resource == "gpu" && resource.starts_with("gpu"));
         let mut names = price.scope.iter().zip(scope);
-        of && !is_void(price)
+        of && !is_void(price, prices)
             && price.applied() <= at
             && names.all(|(name, is)| name.is_empty() || *name == is)
     };
@@ -272,7 +277,7 @@ pub fn price(resource: &str, scope: Scope, at: i64) -> Option<u64> {
         let names = price.scope.map(|name| !name.is_empty());
         (names, price.resource == resource)
     };
-    let mut fitting: Vec<_> = PRICES.iter().filter(fits).collect();
+    let mut fitting: Vec<_> = prices.iter().filter(fits).collect();
     fitting.sort_by_key(|price| (first(price), price.applied(), price.version));
     let newest = fitting.chunk_by(|one, other| first(one) == first(other));
     let mut newest = newest.filter_map(|of_one| of_one.last()?.micro);
