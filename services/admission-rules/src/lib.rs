@@ -14,6 +14,7 @@ mod resource;
 mod room;
 mod settings;
 mod submit;
+mod trial;
 
 pub use admin::{
     AccountRequest, ApprovalRequest, BudgetRequest, ChangeRequest, ClassRequest, CordonRequest,
@@ -31,6 +32,7 @@ pub use submit::{
     ArrayRequest, DependencyRequest, GangRequest, IndexRange, PlacementRequest, RequirementRequest,
     SpreadRequest, SubmitRequest, TermRequest, TolerationRequest,
 };
+pub use trial::SettingsTrial;
 use vocab::fact::AdmissionFact as Fact;
 use vocab::fact::{
     AllocationEnded, AllocationRequested, Applied, CancelRequested, JobSetCancelRequested,
@@ -138,22 +140,15 @@ impl Decider for Admission {
     fn evolve(&mut self, at: &At, fact: Fact<'_>) -> Result<(), IllegalEvent> {
         match fact {
             Fact::TenantSet(set) => {
-                let TenantSet { tenant, closed, .. } = &set.change;
-                self.closed.set(Closable::Tenant(tenant.clone()), *closed);
-                self.teams.set(&set.change);
-                self.settings.set_tenant(&set.change);
+                self.tenant_set(&set.change);
                 self.set(set, at)
             }
             Fact::QueueSet(set) => {
-                let QueueSet { queue, closed, .. } = &set.change;
-                self.closed.set(Closable::Queue(queue.clone()), *closed);
-                self.settings.set_queue(&set.change);
+                self.queue_set(&set.change);
                 self.set(set, at)
             }
             Fact::PriorityClassSet(set) => {
-                let PriorityClassSet { class, closed, .. } = &set.change;
-                (self.closed).set(Closable::PriorityClass(class.clone()), *closed);
-                self.settings.set_class(&set.change);
+                self.class_set(&set.change);
                 self.set(set, at)
             }
             Fact::QuotaSet(set) => self.set(set, at),
@@ -301,6 +296,25 @@ impl Decider for Admission {
 }
 
 impl Admission {
+    fn tenant_set(&mut self, set: &TenantSet) {
+        let closable = Closable::Tenant(set.tenant.clone());
+        self.closed.set(closable, set.closed);
+        self.teams.set(set);
+        self.settings.set_tenant(set);
+    }
+
+    fn queue_set(&mut self, set: &QueueSet) {
+        let closable = Closable::Queue(set.queue.clone());
+        self.closed.set(closable, set.closed);
+        self.settings.set_queue(set);
+    }
+
+    fn class_set(&mut self, set: &PriorityClassSet) {
+        let closable = Closable::PriorityClass(set.class.clone());
+        self.closed.set(closable, set.closed);
+        self.settings.set_class(set);
+    }
+
     fn resource_asked(&mut self, fact: &ResourceAsked, at: &At) {
         let operation = &fact.operation;
         if !fact.by_requests {

@@ -262,6 +262,12 @@ impl Settings {
         Ok(())
     }
 
+    /// Takes over the version of a setting; of several limits of one account and resource, the newest.
+    pub fn stands(&mut self, change: &AdminChange, version: u64) {
+        let known = self.versions.entry(change.setting()).or_default();
+        *known = version.max(*known);
+    }
+
     pub fn set_tenant(&mut self, set: &TenantSet) {
         self.tenants
             .insert(set.tenant.clone(), set.settings.clone());

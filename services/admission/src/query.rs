@@ -10,4 +10,4 @@ pub use feed::FeedQueries;
 pub use operation::OperationQueries;
 pub use rates::RatesQueries;
 pub use refusals::RefusalsQueries;
-pub use settings::{SettingsQueries, asked_again};
+pub use settings::{SettingsQueries, asked_again, change_request};

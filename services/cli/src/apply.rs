@@ -138,19 +138,23 @@ impl Files {
         }
     }
 
-    /// What stands of the kinds of the documents and of what these name, at this moment.
+    /// What stands of the kinds of the documents, and of what these are judged against, at this moment.
     async fn standing(
         documents: &Documents,
         client: &Client,
         context: &Context,
     ) -> Result<(Standing, i64), Failure> {
         let kinds = documents.kinds();
-        let kinds =
-            kinds.flat_map(|kind| manifest::kinds_named(kind).iter().copied().chain([kind]));
-        let kinds: BTreeSet<Kind> = kinds.collect();
+        let names = kinds.flat_map(|kind| {
+            manifest::judged_by(kind)
+                .iter()
+                .copied()
+                .chain([kind.setting()])
+        });
+        let names: BTreeSet<&str> = names.collect();
         let mut views: Vec<SettingView> = Vec::new();
-        for kind in kinds {
-            views.extend(settings::views(client, kind.setting(), "").await?);
+        for name in names {
+            views.extend(settings::views(client, name, "").await?);
         }
         let now_ms = context.clock().now_ms();
         let standing = Standing::of(&views, now_ms).map_err(|wrong| {

@@ -23,7 +23,7 @@ pub struct CordonRequest {
 }
 
 impl CordonRequest {
-    pub(super) fn check(&self) -> Result<CordonSet, Refusal> {
+    pub(super) fn read(&self) -> Result<CordonSet, Refusal> {
         let node = token(&self.node, "node")?;
         // What is told to go would come back.
         if self.drain && !self.cordoned {
@@ -65,7 +65,7 @@ pub struct TaintRequest {
 }
 
 impl TaintsRequest {
-    pub(super) fn check(&self) -> Result<TaintsSet, Refusal> {
+    pub(super) fn read(&self) -> Result<TaintsSet, Refusal> {
         let field = "taints";
         let invalid = || Refusal::new(Rule::SettingInvalid, field);
         bounded(&self.taints, NodeCapacity::TAINTS_MAX, field)?;

@@ -14,6 +14,7 @@ mod tenant;
 use super::settings::{Sets, named};
 pub use cordon::{CordonRequest, TaintRequest, TaintsRequest};
 pub use node::ApprovalRequest;
+use node::check_node;
 pub use priority_class::ClassRequest;
 pub use queue::QueueRequest;
 pub use quota::{AccountRequest, BudgetRequest, QuotaRequest};
@@ -153,46 +154,32 @@ impl From<&AdminChange> for ChangeRequest {
 }
 
 impl Admission {
+    /// Checks the rules that need the state or the time.
+    fn check_change(&self, change: &AdminChange, now: Millis) -> Result<(), Refusal> {
+        match change {
+            AdminChange::Tenant(set) => self.check_tenant(set),
+            AdminChange::Quota(set) => self.check_quota(set, now),
+            AdminChange::Budget(set) => self.check_budget(set),
+            AdminChange::Rate(set) => self.check_rate(set, now),
+            AdminChange::Queue(set) => self.check_queue_settings(set),
+            AdminChange::Reservation(set) => self.check_reservation(set, now),
+            AdminChange::Node(set) => check_node(set, now),
+            AdminChange::Period(set) => self.check_period(set.month, now),
+            AdminChange::PriorityClass(_)
+            | AdminChange::Scheduling(_)
+            | AdminChange::Cordon(_)
+            | AdminChange::Taints(_) => Ok(()),
+        }
+    }
+
     /// The change, and the version that it makes.
     pub(super) fn check_admin(
         &self,
         request: &ChangeRequest,
         now: Millis,
     ) -> Result<(AdminChange, u64), Refusal> {
-        let change = match request {
-            ChangeRequest::SetTenant(request) => self.check_tenant(request)?,
-            ChangeRequest::SetQuota(request) => self.check_quota(request, now)?,
-            ChangeRequest::SetBudget(request) => self.check_budget(request)?,
-            ChangeRequest::SetRate(request) => self.check_rate(request, now)?,
-            ChangeRequest::SetQueue(request) => self.check_queue_settings(request)?,
-            ChangeRequest::SetPriorityClass(request) => request.check()?,
-            ChangeRequest::SetScheduling(request) => AdminChange::Scheduling(SchedulingSet {
-                policy: request.check()?,
-            }),
-            ChangeRequest::SetCordon(request) => AdminChange::Cordon(request.check()?),
-            ChangeRequest::SetTaints(request) => AdminChange::Taints(request.check()?),
-            ChangeRequest::SetReservation {
-                reservation,
-                wanted,
-                ..
-            } => {
-                let reservation = token(reservation, "reservation")?;
-                let wanted = wanted.as_ref();
-                let wanted = wanted.map(|wanted| self.check_reservation(wanted, now));
-                AdminChange::Reservation(ReservationSet {
-                    reservation,
-                    wanted: wanted.transpose()?,
-                })
-            }
-            ChangeRequest::SetNode { node, approved, .. } => {
-                let approved = approved.as_deref().map(|request| request.check(now));
-                AdminChange::Node(NodeSet {
-                    node: token(node, "node")?,
-                    approval: approved.transpose()?.map(Box::new),
-                })
-            }
-            ChangeRequest::ClosePeriod { month, .. } => self.check_period(*month, now)?,
-        };
+        let change = request.read(now)?;
+        self.check_change(&change, now)?;
         let current = self.settings.version(&change.setting());
         match request.expected_version() {
             Some(expected) if expected != current => Err(Refusal::over(
@@ -206,6 +193,41 @@ impl Admission {
             }
             _ => Ok((change, current + 1)),
         }
+    }
+}
+
+impl ChangeRequest {
+    /// Returns the change. Checks the rules that need no state; `now` is only the earliest moment to take a rate back.
+    pub fn read(&self, now: Millis) -> Result<AdminChange, Refusal> {
+        Ok(match self {
+            Self::SetTenant(request) => AdminChange::Tenant(request.read()?),
+            Self::SetQuota(request) => AdminChange::Quota(request.read()?),
+            Self::SetBudget(request) => AdminChange::Budget(request.read()?),
+            Self::SetRate(request) => AdminChange::Rate(request.read(now)?),
+            Self::SetQueue(request) => AdminChange::Queue(request.read()?),
+            Self::SetPriorityClass(request) => AdminChange::PriorityClass(request.read()?),
+            Self::SetScheduling(request) => AdminChange::Scheduling(SchedulingSet {
+                policy: request.read()?,
+            }),
+            Self::SetCordon(request) => AdminChange::Cordon(request.read()?),
+            Self::SetTaints(request) => AdminChange::Taints(request.read()?),
+            Self::SetReservation {
+                reservation,
+                wanted,
+                ..
+            } => AdminChange::Reservation(ReservationSet {
+                reservation: token(reservation, "reservation")?,
+                wanted: wanted.as_ref().map(ReservationRequest::read).transpose()?,
+            }),
+            Self::SetNode { node, approved, .. } => {
+                let approved = approved.as_deref().map(ApprovalRequest::read);
+                AdminChange::Node(NodeSet {
+                    node: token(node, "node")?,
+                    approval: approved.transpose()?.map(Box::new),
+                })
+            }
+            Self::ClosePeriod { month, .. } => AdminChange::Period(period::read(*month)?),
+        })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which nodes may join, and as what.
 
 use crate::check::{TIME_MS_MAX, amount};
+use vocab::fact::NodeSet;
 use vocab::{Millis, NodeApproval, NodeCapacity, Refusal, Rule};
 
 /// An approval as it was written.
@@ -16,7 +17,7 @@ pub struct ApprovalRequest {
 }
 
 impl ApprovalRequest {
-    pub(super) fn check(&self, now: Millis) -> Result<NodeApproval, Refusal> {
+    pub(super) fn read(&self) -> Result<NodeApproval, Refusal> {
         let invalid = |field: &str| Refusal::new(Rule::SettingInvalid, field);
         amount(self.token_until_ms, TIME_MS_MAX, "token_until_ms")?;
         let approval = NodeApproval {
@@ -27,10 +28,17 @@ impl ApprovalRequest {
         if !approval.plausible() {
             return Err(invalid("capacity"));
         }
-        if approval.until <= now {
-            return Err(Refusal::new(Rule::IntervalInvalid, "token_until_ms"));
-        }
         Ok(approval)
+    }
+}
+
+/// Requires that the token of an approval is valid for some time.
+pub(super) fn check_node(set: &NodeSet, now: Millis) -> Result<(), Refusal> {
+    match &set.approval {
+        Some(approval) if approval.until <= now => {
+            Err(Refusal::new(Rule::IntervalInvalid, "token_until_ms"))
+        }
+        _ => Ok(()),
     }
 }
 

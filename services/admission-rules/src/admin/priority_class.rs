@@ -3,7 +3,7 @@
 use super::placement;
 use crate::check::{amount, token, written_amount};
 use vocab::fact::PriorityClassSet;
-use vocab::{AdminChange, AllocationSpec, PlacementPolicy, PriorityClass, Refusal, Rule};
+use vocab::{AllocationSpec, PlacementPolicy, PriorityClass, Refusal, Rule};
 use wire::Open;
 
 /// A class as it was written.
@@ -30,7 +30,7 @@ pub struct ClassRequest {
 }
 
 impl ClassRequest {
-    pub(super) fn check(&self) -> Result<AdminChange, Refusal> {
+    pub(super) fn read(&self) -> Result<PriorityClassSet, Refusal> {
         let class = token(&self.class, "priority_class")?;
         let max = AllocationSpec::PRIORITY_MAX;
         if !(-max..=max).contains(&self.value) {
@@ -43,11 +43,11 @@ impl ClassRequest {
             grace_ms: amount(self.grace_ms, PriorityClass::GRACE_MS_MAX, "grace_ms")?,
             placement: self.placement.map(placement).transpose()?,
         };
-        Ok(AdminChange::PriorityClass(PriorityClassSet {
+        Ok(PriorityClassSet {
             class,
             settings,
             closed: self.closed,
-        }))
+        })
     }
 }
 

@@ -9,8 +9,7 @@ use crate::{
 };
 use vocab::fact::QueueSet;
 use vocab::{
-    AdminChange, Limits, PlacementPolicy, QueueOrder, QueueSettings, Refusal, ResourceKind, Rule,
-    Token,
+    Limits, PlacementPolicy, QueueOrder, QueueSettings, Refusal, ResourceKind, Rule, Token,
 };
 use wire::Open;
 
@@ -52,18 +51,12 @@ fn tree_invalid() -> Refusal {
     Refusal::new(Rule::QueueTreeInvalid, "parent")
 }
 
-impl Admission {
-    pub(super) fn check_queue_settings(
-        &self,
-        request: &QueueRequest,
-    ) -> Result<AdminChange, Refusal> {
-        let queue = given_name(&request.queue, "queue")?;
-        let parent = optional(&request.parent, "parent")?;
-        if let Some(parent) = &parent {
-            self.check_tree(&queue, parent)?;
-        }
+impl QueueRequest {
+    pub(super) fn read(&self) -> Result<QueueSet, Refusal> {
+        let queue = given_name(&self.queue, "queue")?;
+        let parent = optional(&self.parent, "parent")?;
         let defaults = QueueSettings::default();
-        let weight_milli = match request.weight_milli {
+        let weight_milli = match self.weight_milli {
             None => defaults.weight_milli,
             Some(weight) => {
                 small_quantity(weight, QueueSettings::WEIGHT_MILLI_MAX, "weight_milli")?
@@ -74,13 +67,10 @@ impl Admission {
             Ok((resource, amount(*most, Limits::MAX, "limits")?))
         };
         let limits: Result<Vec<(ResourceKind, u64)>, Refusal> =
-            request.limits.iter().map(limit).collect();
+            self.limits.iter().map(limit).collect();
         let limits = by_name(limits?, "limits")?;
-        let tenants = names(&request.tenants, QueueSettings::TENANTS_MAX, "tenants")?;
-        if !tenants.iter().all(|one| self.settings.knows_tenant(one)) {
-            return Err(Refusal::new(Rule::TenantUnknown, "tenants"));
-        }
-        let order = request.order.known();
+        let tenants = names(&self.tenants, QueueSettings::TENANTS_MAX, "tenants")?;
+        let order = self.order.known();
         let order = order.ok_or_else(|| Refusal::new(Rule::SettingInvalid, "order"))?;
         let settings = QueueSettings {
             parent,
@@ -88,14 +78,28 @@ impl Admission {
             limits,
             tenants,
             order,
-            placement: request.placement.map(placement).transpose()?,
+            placement: self.placement.map(placement).transpose()?,
         };
-        let closed = request.closed;
-        Ok(AdminChange::Queue(QueueSet {
+        Ok(QueueSet {
             queue,
             settings,
-            closed,
-        }))
+            closed: self.closed,
+        })
+    }
+}
+
+impl Admission {
+    pub(super) fn check_queue_settings(&self, set: &QueueSet) -> Result<(), Refusal> {
+        let QueueSettings {
+            parent, tenants, ..
+        } = &set.settings;
+        if let Some(parent) = parent {
+            self.check_tree(&set.queue, parent)?;
+        }
+        match tenants.iter().all(|one| self.settings.knows_tenant(one)) {
+            true => Ok(()),
+            false => Err(Refusal::new(Rule::TenantUnknown, "tenants")),
+        }
     }
 
     /// The parent was set, is not below the queue, and leaves the queue and all below it within the depth.

@@ -3,12 +3,11 @@
 use crate::{
     Admission,
     check::{amount, given_name, optional, quantity, written_amount, written_name},
-    settings::Setting,
+    settings::{Sets as _, Setting},
 };
 use vocab::fact::{BudgetSet, QuotaSet};
 use vocab::{
-    Account, AdminChange, Budget, BudgetOf, Limits, Millis, Period, QuotaResource, Refusal, Rule,
-    Validity,
+    Account, Budget, BudgetOf, Limits, Millis, Period, QuotaResource, Refusal, Rule, Validity,
 };
 use wire::Open;
 
@@ -75,14 +74,11 @@ fn invalid(field: &str) -> Refusal {
     Refusal::new(Rule::SettingInvalid, field)
 }
 
-impl Admission {
-    fn check_account(&self, request: &AccountRequest) -> Result<Account, Refusal> {
-        let tenant = given_name(&request.tenant, "tenant")?;
-        if !self.settings.knows_tenant(&tenant) {
-            return Err(Refusal::new(Rule::TenantUnknown, "tenant"));
-        }
-        let team = optional(&request.team, "team")?;
-        let namespace = optional(&request.namespace, "namespace")?;
+impl AccountRequest {
+    fn read(&self) -> Result<Account, Refusal> {
+        let tenant = given_name(&self.tenant, "tenant")?;
+        let team = optional(&self.team, "team")?;
+        let namespace = optional(&self.namespace, "namespace")?;
         if namespace.is_some() && team.is_none() {
             return Err(Refusal::new(Rule::NameInvalid, "team"));
         }
@@ -92,34 +88,81 @@ impl Admission {
             namespace,
         })
     }
+}
 
-    /// What stands already may change, and be taken back: the tenant had the team then.
-    fn check_team(&self, account: &Account, setting: &Setting) -> Result<(), Refusal> {
-        if self.settings.version(setting) > 0 {
-            return Ok(());
-        }
+impl Admission {
+    /// Requires a known tenant, and that what is given to a team goes to one that the tenant has. A setting of an earlier team may
+    /// change, and be taken back.
+    fn check_account(
+        &self,
+        account: &Account,
+        setting: &Setting,
+        gives: bool,
+    ) -> Result<(), Refusal> {
         let Account {
             tenant,
             team,
             namespace,
         } = account;
-        self.teams.check(tenant, team.as_ref(), namespace.as_ref())
+        if !self.settings.knows_tenant(tenant) {
+            return Err(Refusal::new(Rule::TenantUnknown, "tenant"));
+        }
+        match gives && self.settings.version(setting) == 0 {
+            true => (self.teams).check(tenant, team.as_ref(), namespace.as_ref()),
+            false => Ok(()),
+        }
     }
 
-    pub(super) fn check_quota(
-        &self,
-        request: &QuotaRequest,
-        now: Millis,
-    ) -> Result<AdminChange, Refusal> {
-        let account = self.check_account(&request.account)?;
-        let resource = QuotaResource::parse(&request.resource)
-            .ok_or_else(|| Refusal::new(Rule::ResourceUnknown, "resource"))?;
-        let limits = request.limits(&resource)?;
-        if limits.is_some() {
-            let setting = Setting::Quota(account.clone(), resource.clone());
-            self.check_team(&account, &setting)?;
+    pub(super) fn check_quota(&self, set: &QuotaSet, now: Millis) -> Result<(), Refusal> {
+        self.check_account(&set.account, &set.setting(), set.limits.is_some())?;
+        let Validity { from, until } = set.validity;
+        for (at, field) in [(from, FROM), (until, UNTIL)] {
+            if at.is_some_and(|at| at <= now) {
+                return Err(interval_invalid(field));
+            }
         }
-        let validity = request.validity(now)?;
+        Ok(())
+    }
+
+    pub(super) fn check_budget(&self, set: &BudgetSet) -> Result<(), Refusal> {
+        self.check_account(&set.account, &set.setting(), set.budget.is_some())
+    }
+}
+
+const FROM: &str = "from_ms";
+const UNTIL: &str = "until_ms";
+
+fn interval_invalid(field: &str) -> Refusal {
+    Refusal::new(Rule::IntervalInvalid, field)
+}
+
+impl BudgetRequest {
+    pub(super) fn read(&self) -> Result<BudgetSet, Refusal> {
+        let account = self.account.read()?;
+        let of = BudgetOf::parse(&self.of);
+        let of = of.ok_or_else(|| Refusal::new(Rule::ResourceUnknown, "of"))?;
+        let budget = match self.amount {
+            None => None,
+            Some(most) => Some(Budget {
+                amount: amount(most, Limits::MAX, "amount")?,
+                period: self.period.known().ok_or_else(|| invalid("period"))?,
+            }),
+        };
+        Ok(BudgetSet {
+            account,
+            of,
+            budget,
+        })
+    }
+}
+
+impl QuotaRequest {
+    pub(super) fn read(&self) -> Result<QuotaSet, Refusal> {
+        let account = self.account.read()?;
+        let resource = QuotaResource::parse(&self.resource)
+            .ok_or_else(|| Refusal::new(Rule::ResourceUnknown, "resource"))?;
+        let limits = self.limits(&resource)?;
+        let validity = self.validity()?;
         let of_tenant = account.team.is_none();
         if let Some(limits) = limits.filter(|_| !of_tenant) {
             // Whoever has teams shares among them by their limits: only tenants lend.
@@ -136,38 +179,14 @@ impl Admission {
             // The kernel of leases counts them by tenant, and refuses at the limit.
             return Err(Refusal::new(Rule::NotSupported, "resource"));
         }
-        Ok(AdminChange::Quota(QuotaSet {
+        Ok(QuotaSet {
             account,
             resource,
             limits,
             validity,
-        }))
+        })
     }
 
-    pub(super) fn check_budget(&self, request: &BudgetRequest) -> Result<AdminChange, Refusal> {
-        let account = self.check_account(&request.account)?;
-        let of = BudgetOf::parse(&request.of);
-        let of = of.ok_or_else(|| Refusal::new(Rule::ResourceUnknown, "of"))?;
-        let budget = match request.amount {
-            None => None,
-            Some(most) => {
-                let setting = Setting::Budget(account.clone(), of.clone());
-                self.check_team(&account, &setting)?;
-                Some(Budget {
-                    amount: amount(most, Limits::MAX, "amount")?,
-                    period: request.period.known().ok_or_else(|| invalid("period"))?,
-                })
-            }
-        };
-        Ok(AdminChange::Budget(BudgetSet {
-            account,
-            of,
-            budget,
-        }))
-    }
-}
-
-impl QuotaRequest {
     /// None: without limits.
     fn limits(&self, resource: &QuotaResource) -> Result<Option<Limits>, Refusal> {
         let hard = amount(self.limit, Limits::MAX, "limit")?;
@@ -210,15 +229,13 @@ impl QuotaRequest {
         Ok(Some(limits))
     }
 
-    fn validity(&self, now: Millis) -> Result<Validity, Refusal> {
-        let interval = |field: &str| Refusal::new(Rule::IntervalInvalid, field);
-        let future = |at: i64| now.0 < at && at <= MOMENT_MAX;
-        if self.from_ms.is_some_and(|from| !future(from)) {
-            return Err(interval("from_ms"));
+    fn validity(&self) -> Result<Validity, Refusal> {
+        if self.from_ms.is_some_and(|from| from > MOMENT_MAX) {
+            return Err(interval_invalid(FROM));
         }
         let after = |until: i64| self.from_ms.is_none_or(|from| from < until);
-        if self.until_ms.is_some_and(|at| !future(at) || !after(at)) {
-            return Err(interval("until_ms"));
+        if (self.until_ms).is_some_and(|at| at > MOMENT_MAX || !after(at)) {
+            return Err(interval_invalid(UNTIL));
         }
         Ok(Validity {
             from: self.from_ms.map(Millis),

@@ -6,7 +6,7 @@ use crate::{
     settings::rate_name,
 };
 use vocab::fact::RateSet;
-use vocab::{AdminChange, Millis, Month, RateKey, RateScope, Refusal, ResourceKey, Rule};
+use vocab::{Millis, Month, RateScope, Refusal, ResourceKey, Rule};
 
 /// A million of the currency per unit and hour.
 const RATE_MAX: u64 = 1_000_000_000_000;
@@ -34,45 +34,47 @@ pub struct RateRequest {
     pub withdrawn: bool,
 }
 
-impl Admission {
-    pub(super) fn check_rate(
-        &self,
-        request: &RateRequest,
-        now: Millis,
-    ) -> Result<AdminChange, Refusal> {
-        let resource = ResourceKey::parse(&request.resource)
+const EFFECTIVE_FROM: &str = "effective_from_ms";
+
+impl RateRequest {
+    /// A rate is taken back from the moment that is stated, or from the next.
+    pub(super) fn read(&self, now: Millis) -> Result<RateSet, Refusal> {
+        let resource = ResourceKey::parse(&self.resource)
             .ok_or_else(|| Refusal::new(Rule::ResourceUnknown, "resource"))?;
-        let key = RateKey {
-            resource,
-            scope: self.check_scope(request)?,
+        let scope = RateScope {
+            tenant: optional(&self.tenant, "tenant")?,
+            priority_class: optional(&self.priority_class, "priority_class")?,
+            pool: optional(&self.pool, "pool")?,
+            cluster: optional(&self.cluster, "cluster")?,
         };
-        let withdrawn = request.withdrawn;
+        let withdrawn = self.withdrawn;
         let most = if withdrawn { 0 } else { RATE_MAX };
-        let micro = request.micro_per_unit_hour;
-        let micro_per_unit_hour = amount(micro, most, "micro_per_unit_hour")?;
-        let effective_from = match request.effective_from_ms {
+        let micro_per_unit_hour = amount(self.micro_per_unit_hour, most, "micro_per_unit_hour")?;
+        let effective_from = match self.effective_from_ms {
             0 if withdrawn => Millis(now.0.saturating_add(1)),
             ms => Millis(ms),
         };
-        self.check_effective(&key, withdrawn, effective_from, now)?;
-        let RateKey { resource, scope } = key;
-        Ok(AdminChange::Rate(RateSet {
+        if effective_from < Millis(0) || effective_from >= Month::LAST.end() {
+            return Err(Refusal::new(Rule::SettingInvalid, EFFECTIVE_FROM));
+        }
+        Ok(RateSet {
             resource,
             micro_per_unit_hour,
             effective_from,
             scope,
             withdrawn,
-        }))
+        })
+    }
+}
+
+impl Admission {
+    pub(super) fn check_rate(&self, set: &RateSet, now: Millis) -> Result<(), Refusal> {
+        self.check_scope(&set.scope)?;
+        self.check_effective(set, now)
     }
 
     /// Pools and clusters are labels that a node may yet have; tenants and priority classes are settings.
-    fn check_scope(&self, request: &RateRequest) -> Result<RateScope, Refusal> {
-        let scope = RateScope {
-            tenant: optional(&request.tenant, "tenant")?,
-            priority_class: optional(&request.priority_class, "priority_class")?,
-            pool: optional(&request.pool, "pool")?,
-            cluster: optional(&request.cluster, "cluster")?,
-        };
+    fn check_scope(&self, scope: &RateScope) -> Result<(), Refusal> {
         let unknown = |tenant| !self.settings.knows_tenant(tenant);
         if scope.tenant.as_ref().is_some_and(unknown) {
             return Err(Refusal::new(Rule::TenantUnknown, "tenant"));
@@ -81,25 +83,17 @@ impl Admission {
         if scope.priority_class.as_ref().is_some_and(unknown) {
             return Err(Refusal::new(Rule::PriorityClassUnknown, "priority_class"));
         }
-        Ok(scope)
+        Ok(())
     }
 
     /// To the millisecond. The first rate of a resource and scope may reach back to the beginning, because nothing was billed by
     /// another, unless a month is closed; a later one may not, and neither may what takes one back.
-    fn check_effective(
-        &self,
-        key: &RateKey,
-        withdrawn: bool,
-        effective_from: Millis,
-        now: Millis,
-    ) -> Result<(), Refusal> {
-        let subject = "effective_from_ms";
-        if effective_from < Millis(0) || effective_from >= Month::LAST.end() {
-            return Err(Refusal::new(Rule::SettingInvalid, subject));
-        }
-        let was_set = self.settings.rate_was_set(key);
-        if withdrawn && !was_set {
-            return Err(Refusal::new(Rule::NeverSet, rate_name(key)));
+    fn check_effective(&self, set: &RateSet, now: Millis) -> Result<(), Refusal> {
+        let (subject, key) = (EFFECTIVE_FROM, set.key());
+        let effective_from = set.effective_from;
+        let was_set = self.settings.rate_was_set(&key);
+        if set.withdrawn && !was_set {
+            return Err(Refusal::new(Rule::NeverSet, rate_name(&key)));
         }
         if effective_from > now {
             return Ok(());

@@ -5,6 +5,7 @@ use crate::{
     check::{TIME_MS_MAX, amount, small_quantity, token},
     submit::requirements,
 };
+use vocab::fact::ReservationSet;
 use vocab::{AdvanceReservation, Millis, Refusal, Rule};
 
 /// A reservation as it was written.
@@ -22,32 +23,47 @@ pub struct ReservationRequest {
     pub selector: Vec<RequirementRequest>,
 }
 
-impl Admission {
+impl ReservationRequest {
     /// The beginning may be past: it then has begun.
-    pub(super) fn check_reservation(
-        &self,
-        wanted: &ReservationRequest,
-        now: Millis,
-    ) -> Result<AdvanceReservation, Refusal> {
-        let queue = token(&wanted.queue, "queue")?;
-        // A tenant's own queue is there without an operator.
-        let known = self.settings.queues.contains_key(&queue) || self.settings.knows_tenant(&queue);
-        if !known {
-            return Err(Refusal::new(Rule::QueueUnknown, "queue"));
-        }
-        amount(wanted.from_ms, TIME_MS_MAX, "from_ms")?;
-        amount(wanted.until_ms, TIME_MS_MAX, "until_ms")?;
-        let (from, until) = (Millis(wanted.from_ms), Millis(wanted.until_ms));
-        if until <= from || until <= now {
-            return Err(Refusal::new(Rule::IntervalInvalid, "until_ms"));
+    pub(super) fn read(&self) -> Result<AdvanceReservation, Refusal> {
+        let queue = token(&self.queue, "queue")?;
+        amount(self.from_ms, TIME_MS_MAX, "from_ms")?;
+        amount(self.until_ms, TIME_MS_MAX, "until_ms")?;
+        let (from, until) = (Millis(self.from_ms), Millis(self.until_ms));
+        if until <= from {
+            return Err(until_invalid());
         }
         Ok(AdvanceReservation {
             queue,
             from,
             until,
-            nodes: small_quantity(wanted.nodes, AdvanceReservation::NODES_MAX, "nodes")?,
-            selector: requirements(&wanted.selector, "selector")?,
+            nodes: small_quantity(self.nodes, AdvanceReservation::NODES_MAX, "nodes")?,
+            selector: requirements(&self.selector, "selector")?,
         })
+    }
+}
+
+fn until_invalid() -> Refusal {
+    Refusal::new(Rule::IntervalInvalid, "until_ms")
+}
+
+impl Admission {
+    /// Requires a known queue and an end to come.
+    pub(super) fn check_reservation(
+        &self,
+        set: &ReservationSet,
+        now: Millis,
+    ) -> Result<(), Refusal> {
+        let Some(AdvanceReservation { queue, until, .. }) = &set.wanted else {
+            return Ok(());
+        };
+        // A tenant's own queue is there without an operator.
+        let known = self.settings.queues.contains_key(queue) || self.settings.knows_tenant(queue);
+        match (known, *until <= now) {
+            (false, _) => Err(Refusal::new(Rule::QueueUnknown, "queue")),
+            (true, true) => Err(until_invalid()),
+            (true, false) => Ok(()),
+        }
     }
 }
 

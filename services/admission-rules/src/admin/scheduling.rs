@@ -39,7 +39,7 @@ const BACKOFF_MS_MAX: u64 = 24 * 3_600_000;
 const PREEMPTIONS_PER_MINUTE_MAX: u32 = 1_000_000;
 
 impl SchedulingRequest {
-    pub(crate) fn check(&self) -> Result<SchedulingPolicy, Refusal> {
+    pub(crate) fn read(&self) -> Result<SchedulingPolicy, Refusal> {
         let defaults = SchedulingPolicy::default();
         let pause = |given: Option<i64>, default, field| match given {
             None => Ok(default),

@@ -9,7 +9,7 @@ use crate::{
 };
 use vocab::fact::TenantSet;
 use vocab::{
-    AdminChange, AllocationSpec, Limits, OnExceed, QueueSettings, ReclaimFrom, Refusal, Rule, Team,
+    AllocationSpec, Limits, OnExceed, QueueSettings, ReclaimFrom, Refusal, Rule, Team,
     TenantSettings, Token,
 };
 use wire::Open;
@@ -55,23 +55,22 @@ pub struct TenantRequest {
 }
 
 impl Admission {
-    /// A class that the tenant may use is there. What stands already may stay: there was a time when nobody looked.
-    pub(super) fn check_tenant(&self, request: &TenantRequest) -> Result<AdminChange, Refusal> {
-        let set = request.check()?;
+    /// Requires that each class that the tenant may use is set, or was listed before.
+    pub(super) fn check_tenant(&self, set: &TenantSet) -> Result<(), Refusal> {
         let before = self.settings.tenants.get(&set.tenant);
         let stands = |class| {
             before.is_some_and(|before| before.priority_classes.binary_search(class).is_ok())
         };
         let known = |class| self.settings.classes.contains_key(class) || stands(class);
         match set.settings.priority_classes.iter().all(known) {
-            true => Ok(AdminChange::Tenant(set)),
+            true => Ok(()),
             false => Err(Refusal::new(Rule::PriorityClassUnknown, "priority_classes")),
         }
     }
 }
 
 impl TenantRequest {
-    fn check(&self) -> Result<TenantSet, Refusal> {
+    pub(super) fn read(&self) -> Result<TenantSet, Refusal> {
         let defaults = TenantSettings::default();
         let invalid = |field: &str| Refusal::new(Rule::SettingInvalid, field);
         let max = AllocationSpec::PRIORITY_MAX;

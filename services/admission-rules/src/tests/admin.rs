@@ -366,7 +366,7 @@ fn the_policy_has_its_ranges() {
         request
     };
     assert_eq!(
-        policy(|_| {}).check().unwrap(),
+        policy(|_| {}).read().unwrap(),
         vocab::SchedulingPolicy::default()
     );
     for (request, expected) in [

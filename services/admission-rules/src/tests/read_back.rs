@@ -366,7 +366,56 @@ proptest! {
     }
 }
 
-/// The property above skips requests that are refused. It makes none of nodes and periods.
+/// What the cell reports after some changes: each setting as its request, with its version.
+type Reported = BTreeMap<(&'static str, String), (ChangeRequest, u64)>;
+
+fn report(reported: &mut Reported, change: &vocab::AdminChange, version: u64) {
+    let request = ChangeRequest::from(change);
+    reported.insert(named(change), (request, version));
+}
+
+proptest! {
+    #[test]
+    fn a_trial_of_reported_settings_judges_as_the_inbox_does(
+        requests in prop::collection::vec(change(), 1..40), has_closed in any::<bool>()
+    ) {
+        let mut t = Table::new().roomy();
+        t.now = NOW.0;
+        let (mut reported, mut trial) = (Reported::new(), SettingsTrial::default());
+        let a = vocab::fact::TenantSet {
+            tenant: token("a"),
+            settings: TenantSettings::default(),
+            closed: false,
+            teams: Vec::new(),
+        };
+        report(&mut reported, &vocab::AdminChange::Tenant(a), 1);
+        if has_closed {
+            t.state.closed_through = Some(Month(202601));
+            let set = vocab::fact::PeriodClosed { month: Month(202601) };
+            report(&mut reported, &vocab::AdminChange::Period(set), 1);
+        }
+        for (request, version) in reported.values() {
+            trial.stands(request, *version).unwrap();
+        }
+        for request in requests {
+            let expected = t.state.check_admin(&request, NOW);
+            // Of what is reported, and of what it judged before.
+            let mut afresh = SettingsTrial::default();
+            for (request, version) in reported.values() {
+                afresh.stands(request, *version).unwrap();
+            }
+            let versions = expected.clone().map(|(_, version)| version);
+            prop_assert_eq!(afresh.judge(&request, NOW), versions.clone(), "{:?}", &request);
+            prop_assert_eq!(trial.judge(&request, NOW), versions, "{:?}", &request);
+            if let Ok((change, version)) = expected {
+                report(&mut reported, &change, version);
+                t.set(request, &format!("applied {version}"));
+            }
+        }
+    }
+}
+
+/// The first property above skips requests that are refused. It makes none of nodes and periods.
 #[test]
 fn some_requests_of_each_setting_are_accepted() {
     const SAMPLES: usize = 2000;

@@ -1,17 +1,22 @@
 //! What operators have set, as the requests that would set it again.
 
-use crate::store::{self, Own, Setting};
-use admission_rules::{ChangeRequest, SETTINGS};
+use crate::{
+    store::{self, Own, Setting},
+    wire::commands,
+};
+use admission_rules::{ChangeRequest, SETTINGS, Verb as Request};
 use chassis::{
     query::{Asked, Trouble, Verb, cut, cut_to_fit, page_limit},
     warm::OutOfRange,
 };
+use ledger::InboxMessage;
 use prost::Message as _;
 use schemas::v1::{self, SettingsPage, SettingsQuery};
 use sqlx::PgPool;
 use vocab::{
-    AdminChange, Event, Lsn, Rule, Token,
+    AdminChange, Event, Lsn, Refusal, Rule, Token,
     fact::{Inputs, SettingFact},
+    subjects::OPERATOR,
 };
 use wire::Message as _;
 
@@ -41,6 +46,46 @@ pub fn asked_again(change: &AdminChange) -> Option<v1::setting_view::Change> {
     };
     let view = v1::SettingView::decode(&*change.encode_to_vec()).ok()?;
     view.change
+}
+
+/// Reads a change as the inbox reads a request for it: the inverse of [`asked_again`].
+pub fn change_request(change: &v1::setting_view::Change) -> Result<ChangeRequest, Refusal> {
+    let mut payload = v1::Request {
+        operation_id: "0".repeat(OPERATION_ID_USUAL),
+        verb: None,
+    }
+    .encode_to_vec();
+    // Fields of one message may stand in several pieces, and the change has the number of its verb.
+    payload.extend(
+        v1::SettingView {
+            change: Some(change.clone()),
+            ..v1::SettingView::default()
+        }
+        .encode_to_vec(),
+    );
+    let message = InboxMessage {
+        seq: 0,
+        sender: Token::new(OPERATOR).map_err(|_| unknown_verb())?,
+        by: None,
+        reply_to: None,
+        trace: None,
+        reserved_header: false,
+        payload: payload.into(),
+    };
+    let mut read = Vec::new();
+    commands(&message, &mut read);
+    match read.pop().map(|command| command.verb) {
+        Some(Ok(Request::Admin(request))) => Ok(request),
+        Some(Err(refusal)) => Err(refusal),
+        Some(Ok(_)) | None => Err(unknown_verb()),
+    }
+}
+
+/// Bytes of an operation id as clients make them.
+const OPERATION_ID_USUAL: usize = 32;
+
+fn unknown_verb() -> Refusal {
+    Refusal::new(Rule::UnknownVerb, "verb")
 }
 
 impl Verb for SettingsQueries {

@@ -21,7 +21,7 @@ mod units;
 pub use fields::{Fields, Wrong, did_you_mean, text, unknown};
 pub use kind::{Kind, Setting, expecting};
 pub use plan::{
-    Action, Difference, Plan, Send, Standing, Step, kinds_named, not_among, patched, plan, rank,
+    Action, Difference, Plan, Send, Standing, Step, judged_by, not_among, patched, plan, rank,
 };
 pub use read::{Documents, Fault, Place, read, written};
 pub use units::text_of;

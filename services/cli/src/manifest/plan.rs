@@ -6,10 +6,12 @@ use super::{
     read::{Document, Documents, Fault},
     units::Moment,
 };
+use admission::query::change_request;
+use admission_rules::SettingsTrial;
 use schemas::v1::{SettingView, setting_view::Change};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use vocab::{Account, Team};
+use vocab::{Account, Millis, Refusal, Team};
 
 /// What stands in the cell.
 #[derive(Debug, Default)]
@@ -17,6 +19,8 @@ pub struct Standing {
     settings: BTreeMap<(Kind, String), Stands>,
     /// The newest version of what shares one.
     versions: BTreeMap<(Kind, String), u64>,
+    /// All settings as the cell reports them, with their versions.
+    reported: Vec<(Change, u64)>,
 }
 
 #[derive(Debug, Clone)]
@@ -46,6 +50,7 @@ impl Standing {
             let Some(mut change) = view.change.clone() else {
                 continue;
             };
+            standing.reported.push((change.clone(), view.version));
             let Some(kind) = Kind::of(&change) else {
                 continue;
             };
@@ -89,6 +94,15 @@ impl Standing {
     pub fn get(&self, kind: Kind, key: &str) -> Option<&Change> {
         let is_there = |change: &&Change| !Setting(change).is_absent();
         self.last(kind, key).filter(is_there)
+    }
+
+    /// Admission's rules with the settings that the cell reports.
+    fn trial(&self) -> Result<SettingsTrial, Refusal> {
+        let mut trial = SettingsTrial::default();
+        for (change, version) in &self.reported {
+            trial.stands(&change_request(change)?, *version)?;
+        }
+        Ok(trial)
     }
 
     fn version(&self, kind: Kind, counter: &str) -> u64 {
@@ -177,7 +191,8 @@ impl Plan {
 }
 
 /// What the documents would change of what stands; with `prune`, of the kinds that the documents have, also what only stands.
-/// Otherwise all that is wrong with them.
+/// Otherwise all that is wrong with them, by admission's own rules: each change is judged against the state that the changes before it
+/// leave.
 pub fn plan(
     documents: &Documents,
     standing: &Standing,
@@ -245,20 +260,42 @@ pub fn plan(
         faulty.insert(id.clone());
         named.entry(id).or_insert(document);
     }
+    let parents = parents(&steps);
+    steps.sort_by_cached_key(|step| (step.kind, depth(&parents, step), step.key.clone()));
+    let mut trial = standing.trial().map_err(|refusal| {
+        let why = refusal.explanation();
+        vec![format!(
+            "this version does not understand a setting of the cell: {why}"
+        )]
+    })?;
+    // Without some of the documents it is unknown what the others may name.
     if is_whole {
         let names = Names {
             named: &named,
             faulty: &faulty,
             standing,
         };
-        faults.extend(names.unmet(&steps));
+        let unmet = names.unmet(&steps);
+        faulty.extend(unmet.iter().map(|(id, _)| id.clone()));
+        faults.extend(unmet.into_iter().map(|(_, fault)| fault));
+        for step in &steps {
+            let id = (step.kind, step.key.clone());
+            let (Some(send), Some(document)) = (&step.send, named.get(&id)) else {
+                continue;
+            };
+            let is_unsure = faulty.contains(&id) || names_any(&send.change, &faulty);
+            if is_unsure {
+                faulty.insert(id);
+            } else if let Err(wrong) = judge(&mut trial, step.kind, send, now_ms) {
+                faulty.insert(id);
+                faults.push(document.fault(&wrong));
+            }
+        }
     }
     if !faults.is_empty() {
         faults.sort();
         return Err(faults.iter().map(Fault::to_string).collect());
     }
-    let parents = parents(&steps);
-    steps.sort_by_cached_key(|step| (step.kind, depth(&parents, step), step.key.clone()));
     if prune {
         let kinds: BTreeSet<Kind> = documents.kinds().collect();
         let only = standing.settings.iter().rev();
@@ -268,45 +305,114 @@ pub fn plan(
             Some(pruned(*kind, key, change, standing))
         });
         for step in only {
-            steps.push(step.map_err(|wrong| vec![wrong.why])?);
+            let step = step.map_err(|wrong| vec![wrong.why])?;
+            if let Some(send) = &step.send {
+                judge(&mut trial, step.kind, send, now_ms).map_err(|wrong| {
+                    vec![format!("{} {}: {}", step.kind.name(), step.key, wrong.why)]
+                })?;
+            }
+            steps.push(step);
         }
     }
     Ok(Plan { steps })
 }
 
-/// What a setting names that has to be set itself: by which field, and what.
-fn named_in(change: &Change) -> Vec<(&'static str, Kind, &str)> {
+/// Judges a change as admission does, at the field of a file that is meant.
+fn judge(trial: &mut SettingsTrial, kind: Kind, send: &Send, now_ms: i64) -> Result<(), Wrong> {
+    let request = change_request(&send.change);
+    let judged = request.and_then(|request| trial.judge(&request, Millis(now_ms)));
+    judged.map(drop).map_err(|refusal| refused(kind, &refusal))
+}
+
+/// Checks the rules that need no state.
+fn readable(kind: Kind, change: &Change, now_ms: i64) -> Result<(), Wrong> {
+    let request = change_request(change);
+    let read = request.and_then(|request| request.read(Millis(now_ms)));
+    read.map(drop).map_err(|refusal| refused(kind, &refusal))
+}
+
+/// Fields that have another name in a request.
+const RENAMED: [(&str, &str); 10] = [
+    ("allocations_max", "backlog"),
+    ("burst_ms", "burst_for"),
+    ("limit", "hard"),
+    ("micro_per_unit_hour", "price"),
+    ("period", "per"),
+    ("priority_class", "class"),
+    ("priority_classes", "classes"),
+    ("rate_burst", "burst"),
+    ("selector", "node_labels"),
+    ("tenant", "account"),
+];
+
+/// The field that a refusal is about, where a file has it.
+fn refused(kind: Kind, refusal: &Refusal) -> Wrong {
+    let subject = refusal.subject.split([' ', '.']).next();
+    let subject = subject.unwrap_or_default();
+    let parts = subject.split('_');
+    let parts = parts.filter(|part| !["ms", "milli", "bytes"].contains(part));
+    let without_units = parts.collect::<Vec<_>>().join("_");
+    let renamed = RENAMED.iter().find(|(name, _)| *name == subject);
+    let renamed = renamed.map(|(_, field)| *field);
+    let mut names = [Some(subject), renamed, Some(&without_units)]
+        .into_iter()
+        .flatten();
+    let field = names.find(|name| kind.field_names().contains(name));
+    Wrong::new(field.unwrap_or_default(), refusal.explanation())
+}
+
+/// What a setting names that has to be set itself: by which field, and what, of one of these kinds.
+fn named_in(change: &Change) -> Vec<(&'static str, &'static [Kind], &str)> {
+    const CLASS: &[Kind] = &[Kind::PriorityClass];
+    const QUEUE: &[Kind] = &[Kind::Queue];
+    const TENANT: &[Kind] = &[Kind::Tenant];
+    // A tenant has a queue of its name.
+    const QUEUE_OR_TENANT: &[Kind] = &[Kind::Queue, Kind::Tenant];
     let mut all = Vec::new();
     match change {
         Change::Tenant(set) => {
             let classes = set.priority_classes.iter();
-            all.extend(classes.map(|class| ("classes", Kind::PriorityClass, &**class)));
+            all.extend(classes.map(|class| ("classes", CLASS, &**class)));
         }
-        Change::Quota(set) => all.push(("account", Kind::Tenant, &set.tenant)),
-        Change::Budget(set) => all.push(("account", Kind::Tenant, &set.tenant)),
+        Change::Quota(set) => all.push(("account", TENANT, &set.tenant)),
+        Change::Budget(set) => all.push(("account", TENANT, &set.tenant)),
         Change::Queue(set) => {
-            all.push(("parent", Kind::Queue, &set.parent));
+            all.push(("parent", QUEUE, &set.parent));
             let tenants = set.tenants.iter();
-            all.extend(tenants.map(|tenant| ("tenants", Kind::Tenant, &**tenant)));
+            all.extend(tenants.map(|tenant| ("tenants", TENANT, &**tenant)));
         }
         Change::Rate(set) => all.extend([
-            ("tenant", Kind::Tenant, &*set.tenant),
-            ("priority_class", Kind::PriorityClass, &*set.priority_class),
+            ("tenant", TENANT, &*set.tenant),
+            ("priority_class", CLASS, &*set.priority_class),
         ]),
+        Change::Reservation(set) => {
+            let queue = set.wanted.as_ref().map(|wanted| &*wanted.queue);
+            all.extend(queue.map(|queue| ("queue", QUEUE_OR_TENANT, queue)));
+        }
         _ => {}
     }
     all.retain(|(_, _, name)| !name.is_empty());
     all
 }
 
-/// The kinds of what settings of this kind name.
-pub fn kinds_named(kind: Kind) -> &'static [Kind] {
+/// Whether a change names any of these.
+fn names_any(change: &Change, faulty: &BTreeSet<(Kind, String)>) -> bool {
+    let is_faulty = |kinds: &[Kind], name: &str| {
+        let mut ids = kinds.iter().map(|kind| (*kind, name.to_owned()));
+        ids.any(|id| faulty.contains(&id))
+    };
+    let mut named = named_in(change).into_iter();
+    named.any(|(_, kinds, name)| is_faulty(kinds, name))
+}
+
+/// The settings, as the bus calls them, that changes of this kind are judged against, beside those of the kind.
+pub fn judged_by(kind: Kind) -> &'static [&'static str] {
     match kind {
-        Kind::Tenant => &[Kind::PriorityClass],
-        Kind::Quota | Kind::Budget => &[Kind::Tenant],
-        Kind::Queue => &[Kind::Queue, Kind::Tenant],
-        Kind::Rate => &[Kind::Tenant, Kind::PriorityClass],
-        _ => &[],
+        Kind::Tenant => &["priority_class"],
+        Kind::Quota | Kind::Budget | Kind::Queue => &["tenant"],
+        Kind::Rate => &["tenant", "priority_class", "period"],
+        Kind::Reservation => &["queue", "tenant"],
+        Kind::PriorityClass | Kind::Scheduling | Kind::Cordon | Kind::Taints => &[],
     }
 }
 
@@ -319,25 +425,27 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    fn is_there(&self, kind: Kind, name: &str) -> bool {
-        let id = (kind, name.to_owned());
-        self.named.contains_key(&id) || self.standing.get(kind, name).is_some()
+    fn is_there(&self, kinds: &[Kind], name: &str) -> bool {
+        kinds.iter().any(|kind| {
+            let id = (*kind, name.to_owned());
+            self.named.contains_key(&id) || self.standing.get(*kind, name).is_some()
+        })
     }
 
     /// Of those that there will be, the one that was probably meant by a step.
-    fn meant(&self, step: &Step, kind: Kind, name: &str) -> String {
+    fn meant(&self, step: &Step, kinds: &[Kind], name: &str) -> String {
         let stand = self.standing.settings.keys();
         let stand = stand.filter(|(of, key)| self.standing.get(*of, key).is_some());
         let all = self.named.keys().chain(stand);
         let others = all.filter(|(of, key)| {
-            let is_itself = step.kind == kind && step.key == *key;
-            *of == kind && !is_itself
+            let is_itself = step.kind == *of && step.key == *key;
+            kinds.contains(of) && !is_itself
         });
         did_you_mean(name, others.map(|(_, key)| key.as_str()))
     }
 
     /// What the steps would newly name that is set neither in the cell nor by the documents, each where it is named.
-    fn unmet(&self, steps: &[Step]) -> Vec<Fault> {
+    fn unmet(&self, steps: &[Step]) -> Vec<((Kind, String), Fault)> {
         let mut faults = Vec::new();
         for step in steps {
             let id = (step.kind, step.key.clone());
@@ -345,7 +453,7 @@ impl Names<'_> {
                 continue;
             };
             let mut fault = |field: &str, why: String| {
-                faults.push(document.fault(&Wrong::new(field, why)));
+                faults.push((id.clone(), document.fault(&Wrong::new(field, why))));
             };
             // What has a version of some time may change.
             if let Some(account) = team_of(&send.change)
@@ -357,11 +465,12 @@ impl Names<'_> {
             // What stands may name what the file does not speak of.
             let stands = self.standing.get(step.kind, &step.key);
             let named_already = stands.map(named_in).unwrap_or_default();
-            for (field, kind, name) in named_in(&send.change) {
-                if self.is_there(kind, name) || named_already.contains(&(field, kind, name)) {
+            for (field, kinds, name) in named_in(&send.change) {
+                if self.is_there(kinds, name) || named_already.contains(&(field, kinds, name)) {
                     continue;
                 }
-                let (of, meant) = (kind.name(), self.meant(step, kind, name));
+                let of: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
+                let (of, meant) = (of.join(" or "), self.meant(step, kinds, name));
                 fault(
                     field,
                     format!("there is no {of} {name}, neither in the cell nor in the files{meant}"),
@@ -505,6 +614,7 @@ fn wanted(document: &Document, key: &str, standing: &Standing, now_ms: i64) -> R
     if action == Action::Unchanged {
         return Ok(Step::still(action, kind, key, None));
     }
+    readable(kind, &change, now_ms)?;
     Ok(Step {
         action,
         kind,
@@ -588,7 +698,7 @@ fn parents(steps: &[Step]) -> BTreeMap<String, String> {
     steps.iter().filter_map(parent).collect()
 }
 
-/// How many of the queues that are set are above it. A circle has an end here; the cell refuses it.
+/// How many of the queues that are set are above it. A circle has an end here; it is refused.
 fn depth(parents: &BTreeMap<String, String>, step: &Step) -> usize {
     if step.kind != Kind::Queue {
         return 0;

@@ -1,10 +1,13 @@
 //! Files, plans and what stands, at random.
 
 use super::{
-    Action, Kind, Plan, Setting, Standing, plan, read,
+    Action, Kind, Plan, Setting, Standing, expecting, plan, read,
     reservation::in_order,
     units::{Moment, Word},
 };
+use admission::query::{asked_again, change_request};
+use admission_rules::{Admission, Command, Config, Verb};
+use ledger::{Decider, Draft};
 use proptest::{
     collection::{btree_map, btree_set, vec},
     option,
@@ -15,27 +18,46 @@ use proptest::{
 };
 use schemas::v1::{self, SettingView, setting_view::Change};
 use serde_json::Value;
+use std::collections::BTreeMap;
+use vocab::{
+    Event, EventNo, Millis, Operation, Token,
+    fact::{Inputs, SettingFact},
+    subjects::OPERATOR,
+};
 
 const NOW_MS: i64 = 1_800_000_000_000;
 const AMOUNT_MAX: i64 = 1 << 53;
 
+/// Names that look like something else in YAML are names as well.
+const NAMES: [&str; 12] = [
+    "a",
+    "b",
+    "team-a",
+    "yes",
+    "null",
+    "1e3",
+    "007",
+    "0x1f",
+    "x_",
+    "-",
+    "true",
+    "2026-11-03",
+];
+
 fn token() -> impl Strategy<Value = String> {
-    // Names that look like something else in YAML are names as well.
-    select(vec![
-        "a",
-        "b",
-        "team-a",
-        "yes",
-        "null",
-        "1e3",
-        "007",
-        "0x1f",
-        "_",
-        "-",
-        "true",
-        "2026-11-03",
-    ])
-    .prop_map(str::to_owned)
+    let reserved = Just("_x".to_owned());
+    prop_oneof![
+        60 => select(&NAMES[..]).prop_map(str::to_owned),
+        1 => reserved
+    ]
+}
+
+/// Within a bound, but for some.
+fn mostly(value: i64, most: i64) -> i64 {
+    match value % 16 {
+        5 => value,
+        _ => value % (most + 1),
+    }
 }
 
 fn maybe() -> impl Strategy<Value = String> {
@@ -111,8 +133,8 @@ fn tenant() -> impl Strategy<Value = Change> {
             allocations_max: numbers.3,
             priority_classes: names.2,
             priority_max: Some(rest.3),
-            default_cpu_milli: rest.4,
-            default_memory_bytes: rest.5,
+            default_cpu_milli: mostly(rest.4, 1_000_000_000),
+            default_memory_bytes: mostly(rest.5, 1 << 50),
             closed: rest.6,
             teams: names.3,
         })
@@ -154,7 +176,19 @@ fn quota() -> impl Strategy<Value = Change> {
     );
     let unlimited = proptest::bool::weighted(0.2);
     (account(), select(resources), limits, moments, unlimited).prop_map(
-        |(account, resource, limits, moments, unlimited)| {
+        |(account, resource, mut limits, mut moments, unlimited)| {
+            // Few of those that are drawn field by field could be set.
+            if limits.0 % 8 != 1 {
+                limits.1 = limits.1.map(|soft| soft.min(limits.0));
+                limits.2 = limits
+                    .2
+                    .map(|(burst, ms)| (burst.max(limits.0), 1 + ms % 86_400_000));
+                limits.3 = limits.3.filter(|_| account.1.is_empty());
+                moments.2 = moments.2.filter(|_| account.1.is_empty());
+                moments.1 = moments
+                    .1
+                    .filter(|until| moments.0.is_none_or(|from| from < *until));
+            }
             let limited = v1::SetQuota {
                 limit: limits.0,
                 soft: limits.1,
@@ -262,7 +296,7 @@ fn priority_class() -> impl Strategy<Value = Change> {
             preemptible: rest.0[0],
             preempts: rest.0[1],
             closed: rest.0[2],
-            grace_ms: rest.1,
+            grace_ms: mostly(rest.1, 3_600_000),
             placement: rest.2,
             expected_version: None,
         })
@@ -287,8 +321,8 @@ fn scheduling() -> impl Strategy<Value = Change> {
             preemptions_per_minute: Some(rest.3),
             aging_ms: spans.1,
             backfill: rest.4,
-            backoff_ms: Some(spans.2),
-            backoff_ms_max: Some(spans.3),
+            backoff_ms: Some(mostly(spans.2, 1000)),
+            backoff_ms_max: Some(mostly(spans.3, 86_400_000)),
             expected_version: None,
         })
     })
@@ -368,7 +402,8 @@ fn reservation() -> impl Strategy<Value = Change> {
     })
 }
 
-fn change() -> impl Strategy<Value = Change> {
+/// Also such as break a rule.
+fn any_change() -> impl Strategy<Value = Change> {
     prop_oneof![
         tenant(),
         quota(),
@@ -382,6 +417,14 @@ fn change() -> impl Strategy<Value = Change> {
         taints(),
         reservation()
     ]
+}
+
+/// Such as break no rule that is judged without a state.
+fn change() -> impl Strategy<Value = Change> {
+    any_change().prop_filter("it breaks a rule", |change| {
+        let request = change_request(change);
+        request.is_ok_and(|request| request.read(Millis(NOW_MS)).is_ok())
+    })
 }
 
 /// A cell by what was last set, as the read model tells it.
@@ -566,6 +609,336 @@ fn most_files_can_be_applied() {
         applied += usize::from(plan.is_ok_and(|plan| !sends_nothing(&plan)));
     }
     assert!(applied >= 20, "{applied} of {SAMPLES}");
+}
+
+/// Admission, and what the cell reports of its settings.
+#[derive(Default)]
+struct Inbox {
+    state: Admission,
+    decided: u64,
+    reported: BTreeMap<(&'static str, String), SettingView>,
+}
+
+impl Inbox {
+    /// With tenants and classes of all names that documents have.
+    fn with_names() -> Self {
+        let mut inbox = Self::default();
+        for name in NAMES {
+            let class = v1::SetPriorityClass {
+                priority_class: name.to_owned(),
+                ..v1::SetPriorityClass::default()
+            };
+            let tenant = v1::SetTenant {
+                tenant: name.to_owned(),
+                ..v1::SetTenant::default()
+            };
+            inbox.ask(&Change::PriorityClass(class)).unwrap();
+            inbox.ask(&Change::Tenant(tenant)).unwrap();
+        }
+        inbox
+    }
+
+    /// Returns the version that a change makes, or why it is refused.
+    fn ask(&mut self, change: &Change) -> Result<u64, String> {
+        let request = change_request(change).map_err(|refusal| refusal.explanation())?;
+        self.decided += 1;
+        let operation = Operation {
+            tenant: Token::new(OPERATOR).unwrap(),
+            operation_id: Token::new(&format!("op-{}", self.decided)).ok(),
+            digest: [0; 16],
+            // What is not recorded is answered.
+            reply_to: Token::new("r").ok(),
+            trace: None,
+            by: None,
+        };
+        let command = Command {
+            operation,
+            verb: Ok(Verb::Admin(request)),
+        };
+        let mut draft = Draft::new(Millis(NOW_MS), EventNo(self.decided));
+        self.state.handle(command, &Config::default(), &mut draft);
+        let answered = self.state.take_effects().pop();
+        if let Some(Err(refusal)) = answered.map(|turned| turned.answer) {
+            return Err(refusal.explanation());
+        }
+        let event = draft.events().last().unwrap();
+        if let Event::OperationRefused(refused) = event {
+            return Err(refused.refusal.explanation());
+        }
+        let fact = SettingFact::of(event).unwrap();
+        let (change, version) = (fact.change(), fact.asked().1);
+        let (setting, key) = admission_rules::named(&change);
+        let view = SettingView {
+            setting: setting.to_owned(),
+            key: key.clone(),
+            version,
+            set_at_ms: NOW_MS,
+            change: asked_again(&change),
+            ..SettingView::default()
+        };
+        self.reported.insert((setting, key), view);
+        Ok(version)
+    }
+
+    fn close(&mut self, month: u32) {
+        let close = v1::ClosePeriod {
+            month,
+            expected_version: None,
+        };
+        self.ask(&Change::Period(close)).unwrap();
+    }
+
+    fn plan(&self, file: &str, prune: bool) -> Result<Plan, Vec<String>> {
+        let views: Vec<SettingView> = self.reported.values().cloned().collect();
+        let standing = Standing::of(&views, NOW_MS).unwrap();
+        plan(&read([("file", file)]), &standing, prune, NOW_MS)
+    }
+
+    /// As `apply` does it; stops at the first change that is refused.
+    fn apply(&mut self, plan: &Plan) -> Result<(), String> {
+        let mut newest = BTreeMap::new();
+        for (step, send) in plan.sends() {
+            let counter = (step.kind, send.counter.clone());
+            let expected = *newest.get(&counter).unwrap_or(&send.version);
+            let version = self.ask(&expecting(send.change.clone(), expected))?;
+            newest.insert(counter, version);
+        }
+        Ok(())
+    }
+}
+
+/// Documents of these, wherever they can be written.
+fn written(wanted: &[Change]) -> String {
+    let wanted = wanted.iter().filter(|change| !Setting(change).is_absent());
+    let yaml = wanted.filter_map(|change| Setting(change).yaml().ok());
+    yaml.map(|document| format!("---\n{document}")).collect()
+}
+
+fn history() -> impl Strategy<Value = (Vec<Change>, Vec<Change>, bool, bool)> {
+    (
+        vec(any_change(), 0..30),
+        vec(any_change(), 1..6),
+        any::<bool>(),
+        any::<bool>(),
+    )
+}
+
+fn after(before: &[Change], has_closed: bool) -> Inbox {
+    let mut inbox = Inbox::with_names();
+    if has_closed {
+        inbox.close(202_611);
+    }
+    for change in before {
+        // Whatever is refused changes nothing.
+        let _refused = inbox.ask(change);
+    }
+    inbox
+}
+
+proptest! {
+    #[test]
+    fn what_a_plan_passes_is_applied((before, wanted, has_closed, prune) in history()) {
+        let mut inbox = after(&before, has_closed);
+        let file = written(&wanted);
+        let Ok(plan) = inbox.plan(&file, prune) else { return Ok(()) };
+        let applied = inbox.apply(&plan);
+        prop_assert_eq!(applied, Ok(()), "{:?}\n{}", plan, file);
+        let again = inbox.plan(&file, prune).unwrap();
+        prop_assert!(sends_nothing(&again), "{:?}\n{}", again, file);
+    }
+}
+
+/// The property above skips files that a plan refuses.
+#[test]
+fn many_generated_plans_pass_and_many_are_refused() {
+    const SAMPLES: u32 = 300;
+    let strategy = history();
+    let mut runner = TestRunner::deterministic();
+    let (mut passed, mut refused) = (0, 0);
+    for _ in 0..SAMPLES {
+        let tree = strategy.new_tree(&mut runner);
+        let tree = tree.expect("the strategy rejects nothing");
+        let (before, wanted, has_closed, prune) = tree.current();
+        match after(&before, has_closed).plan(&written(&wanted), prune) {
+            Ok(plan) => passed += u32::from(!sends_nothing(&plan)),
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(passed >= 60 && refused >= 60, "{passed} {refused}");
+}
+
+#[test]
+fn a_plan_refuses_what_the_inbox_would_refuse() {
+    let mut inbox = Inbox::with_names();
+    inbox.close(202_611);
+    let set = |queue: &str, parent: &str| {
+        Change::Queue(v1::SetQueue {
+            queue: queue.to_owned(),
+            parent: parent.to_owned(),
+            ..v1::SetQueue::default()
+        })
+    };
+    for (queue, parent) in [("root", ""), ("leaf", "root"), ("deep1", "")] {
+        inbox.ask(&set(queue, parent)).unwrap();
+    }
+    for depth in 2..10 {
+        let parent = format!("deep{}", depth - 1);
+        inbox.ask(&set(&format!("deep{depth}"), &parent)).unwrap();
+    }
+    let cell = inbox.reported.clone();
+    // The fault is the only one, and by the rules of admission; without the plan's judgement apply would stop at it.
+    let check = |file: &str, expected: &str| {
+        let good = "---\nkind: Queue\nqueue: good\n";
+        let found = inbox
+            .plan(&format!("{good}---\n{file}"), false)
+            .unwrap_err();
+        assert_eq!(found.len(), 1, "{file}: {found:?}");
+        assert!(found[0].contains(expected), "{file}: {found:?}");
+    };
+    let interval = "from: 2027-02-02T00:00:00Z\nuntil: 2027-02-01T00:00:00Z\n";
+    let reserve = "kind: Reservation\nreservation: r\nnodes: 1\n";
+    check(
+        &format!("{reserve}queue: good\n{interval}"),
+        "Reservation: until: interval invalid: until_ms: ",
+    );
+    check(
+        "kind: Reservation\nreservation: r\nnodes: 0\nqueue: good\nfrom: 2027-02-01T00:00:00Z\nuntil: 2027-02-02T00:00:00Z",
+        "Reservation: nodes: quantity zero: nodes: ",
+    );
+    check(
+        "kind: Reservation\nreservation: r\nnodes: 1\nqueue: gone\nfrom: 2027-02-01T00:00:00Z\nuntil: 2027-02-02T00:00:00Z",
+        "Reservation: queue: there is no Queue or Tenant gone, ",
+    );
+    check(
+        "kind: Queue\nqueue: q\nweight: 0",
+        "Queue: weight: quantity zero: ",
+    );
+    check(
+        "kind: Tenant\ntenant: t\nweight: 0",
+        "Tenant: weight: quantity zero: ",
+    );
+    check(
+        "kind: Queue\nqueue: _x",
+        "Queue: queue: name invalid: queue: ",
+    );
+    check(
+        "kind: Tenant\ntenant: _x",
+        "Tenant: tenant: name invalid: tenant: ",
+    );
+    check(
+        "kind: Queue\nqueue: root\nparent: leaf",
+        "Queue: parent: queue tree invalid: ",
+    );
+    check(
+        "kind: Queue\nqueue: deep10\nparent: deep9",
+        "Queue: parent: queue tree invalid: ",
+    );
+    check(
+        "kind: Queue\nqueue: root\nparent: root",
+        "Queue: parent: queue tree invalid: ",
+    );
+    let quota = |rest: &str| format!("kind: Quota\naccount: a\n{rest}");
+    check(
+        &quota("resource: cpu\nhard: 4\nsoft: 5"),
+        "Quota: soft: setting invalid: soft cpu: ",
+    );
+    check(
+        &quota("resource: cpu\nhard: 4\nburst: 3\nburst_for: 1h"),
+        "Quota: burst: setting invalid: burst cpu: ",
+    );
+    check(
+        &quota("resource: memory\nhard: 16Pi"),
+        "Quota: hard: quantity too large: limit: ",
+    );
+    check(
+        &quota("resource: cpu\nhard: 4\nburst: 5\nburst_for: 99d"),
+        "Quota: burst_for: quantity too large: burst_ms: ",
+    );
+    check(
+        &quota("resource: leases\nhard: 4\nsoft: 3"),
+        "Quota: resource: not supported: resource: ",
+    );
+    check(
+        "kind: Quota\naccount: a/b\nresource: cpu\nhard: 4\nlend: 1",
+        "Quota: lend: setting invalid: lend: ",
+    );
+    check(
+        &quota("resource: cpu\nhard: 4\nfrom: 2027-03-01T00:00:00Z\nuntil: 2027-02-01T00:00:00Z"),
+        "Quota: until: interval invalid: until_ms: ",
+    );
+    check(
+        "kind: Budget\naccount: a\nof: cpu\namount: 9007199254741\nper: day",
+        "Budget: amount: quantity too large: amount: ",
+    );
+    let rate = |rest: &str| format!("kind: Rate\nresource: {rest}");
+    check(
+        &rate("gpu\nprice: 1"),
+        "Rate: effective_from: period closed: ",
+    );
+    check(
+        &rate("gpu\nprice: 1000001\neffective_from: 2027-02-01T00:00:00Z"),
+        "Rate: price: quantity too large: micro_per_unit_hour: ",
+    );
+    check(
+        "kind: PriorityClass\nclass: c\nvalue: 1000001",
+        "PriorityClass: value: priority out of range: ",
+    );
+    check(
+        "kind: PriorityClass\nclass: c\nvalue: 1\ngrace: 2h",
+        "PriorityClass: grace: quantity too large: grace_ms: ",
+    );
+    let policy = |rest: &str| format!("kind: Scheduling\n{rest}");
+    check(
+        &policy("protected: 2"),
+        "Scheduling: protected: quantity too large: ",
+    );
+    check(
+        &policy("backoff: 2h\nbackoff_max: 1h"),
+        "Scheduling: backoff_max: setting invalid: backoff_ms_max: ",
+    );
+    check(
+        &policy("half_life: 999d"),
+        "Scheduling: half_life: quantity too large: ",
+    );
+    check(
+        "kind: Tenant\ntenant: t\nrate: 1000001",
+        "Tenant: rate: quantity too large: rate_milli: ",
+    );
+    check(
+        "kind: Tenant\ntenant: t\npriority_max: -1000001",
+        "Tenant: priority_max: priority out of range: ",
+    );
+    check(
+        "kind: Taints\nnode: n\ntaints: [k=v:NoSchedule, k=w:NoSchedule]",
+        "Taints: taints: setting invalid: taints: ",
+    );
+    assert_eq!(inbox.reported, cell);
+}
+
+#[test]
+fn a_plan_judges_each_document_behind_those_that_it_needs() {
+    let mut inbox = Inbox::with_names();
+    // A new parent, and the former one below its child.
+    let file = "kind: Queue\nqueue: top\n---\nkind: Queue\nqueue: below\nparent: top\n";
+    let plan = inbox.plan(file, false).unwrap();
+    inbox.apply(&plan).unwrap();
+    let turned = "kind: Queue\nqueue: top\nparent: below\n---\nkind: Queue\nqueue: below\nparent: null\n---\n\
+        kind: Reservation\nreservation: r\nqueue: new\nnodes: 1\nfrom: 2027-02-01T00:00:00Z\nuntil: 2027-02-02T00:00:00Z\n---\n\
+        kind: Queue\nqueue: new\nparent: top\ntenants: [other]\n---\nkind: Tenant\ntenant: other\nclasses: [gold]\nteams: [ml]\n---\n\
+        kind: PriorityClass\nclass: gold\nvalue: 3\n---\nkind: Quota\naccount: other/ml\nresource: cpu\nhard: 4\n";
+    let plan = inbox.plan(turned, false).unwrap();
+    assert_eq!(inbox.apply(&plan), Ok(()));
+    // Only the fault itself is told, and not what follows from it.
+    let faulty = turned
+        .replace("tenant: other\n", "tenant: other\nweight: 0\n")
+        .replace("other", "another")
+        .replace("queue: new", "queue: next");
+    let found = inbox.plan(&faulty, false).unwrap_err();
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(
+        found[0].contains("Tenant: weight: quantity zero"),
+        "{found:?}"
+    );
 }
 
 const FILE: &str = "
@@ -973,7 +1346,11 @@ fn limits_that_were_planned_hold_from_their_moment_whatever_was_set_before_it() 
     let planned = view(1, NOW_MS, quota(8, Some(NOW_MS + 50)));
     let hold = |base_at_ms: i64| {
         let base = view(2, base_at_ms, quota(4, None));
-        let cell = Cell(vec![planned.clone(), base]);
+        let tenant = Change::Tenant(v1::SetTenant {
+            tenant: "a".to_owned(),
+            ..v1::SetTenant::default()
+        });
+        let cell = Cell(vec![view(1, 0, tenant), planned.clone(), base]);
         let standing = Standing::of(&cell.0, NOW_MS + 100).unwrap();
         let file = "kind: Quota\naccount: a\nresource: pods\nhard: 8";
         let file = read([("file", file)]);
