@@ -97,6 +97,35 @@ class Contexts(unittest.TestCase):
         self.apportion(*by_bob, "quota", "set", "team-b", "cpu", "256")
         until_listed({"team-b cpu": "bob"}, "settings", "list", "quota", "--prefix", "team-b cpu")
 
+    def test_a_command_reads_what_the_commands_before_it_have_changed(self):
+        self.apportion("context", "set", "operator", *self.place(), "--creds", str(self.stack.creds("operator")))
+        self.addCleanup(self.apportion, "context", "delete", "operator")
+        self.set_context("team-b")
+        self.addCleanup(self.apportion, "context", "delete", "team-b")
+        operator, tenant = ("--context", "operator"), ("--context", "team-b")
+        file = self.home / "own-writes.yaml"
+        for round_ in range(1, 9):
+            with self.subTest(round=round_):
+                self.apportion(*operator, "quota", "set", "team-b/own", "pods", str(round_))
+
+                file.write_text(f"kind: Cordon\nnode: own-{round_}\n---\nkind: Queue\nqueue: own\nweight: {round_}\n", "utf-8")
+                self.apportion(*operator, "apply", "-f", str(file))
+                found = json.loads(self.apportion(*operator, "settings", "get", "queue", "own", "-o", "json"))
+                self.assertEqual(float(found["weight"]), round_, found)
+                # What was applied is not applied again, and a new change is one of the newest version.
+                self.assertIn("2 unchanged", self.apportion(*operator, "apply", "-f", str(file)))
+                file.write_text(f"kind: Queue\nqueue: own\nweight: {round_}.5\n", "utf-8")
+                self.apportion(*operator, "apply", "-f", str(file))
+
+                identifier = f"own-writes-{round_}"
+                self.refused(3, *tenant, "submit", "--queue", "nosuch", "--operation-id", identifier, "--", "true")
+                found = json.loads(self.apportion(*tenant, "refusals", "-o", "json"))
+                self.assertIn(identifier, [it["operation_id"] for it in found], found)
+
+                done = self.apportion(*tenant, "submit", "--cpu", "100m", "--memory", "1MiB", "--name", identifier, "--", "true")
+                listed = json.loads(self.apportion(*tenant, "list", "--name-prefix", identifier, "-o", "json"))
+                self.assertEqual(len(listed["allocations"]), 1, f"{done} {listed}")
+
     def test_an_operator_changes_what_it_names_and_reads_what_a_tenant_has(self):
         creds = self.stack.creds("operator")
         self.apportion("context", "set", "operator", *self.place(), "--creds", str(creds))

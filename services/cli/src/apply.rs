@@ -4,14 +4,13 @@ use crate::{
     Failure, bus,
     context::Context,
     explain::object,
-    look::look_again,
-    manifest::{self, Action, Documents, Kind, Send, Setting, Standing, Step},
+    manifest::{self, Action, Documents, Kind, Send, Standing, Step},
     print::{Cell, Output, Page, Sheet, column, named, note, plain, valued},
     sending::Sending,
     settings,
 };
 use clap::Args;
-use client::{Client, Failed};
+use client::{Client, Failed, SettingsQuery};
 use data_encoding::HEXLOWER;
 use identity::{ANY_CELL, Directory};
 use prost::Message;
@@ -242,7 +241,6 @@ impl Apply {
         let all = plan.sends().count();
         let base = self.sending.base();
         let mut newest: BTreeMap<(Kind, &str), u64> = BTreeMap::new();
-        let mut last = None;
         for (done, (step, send)) in plan.sends().enumerate() {
             let counter = (step.kind, send.counter.as_str());
             // Of what shares its version, the plan's own changes count on.
@@ -255,7 +253,6 @@ impl Apply {
                 Ok(applied) => {
                     note!("{title}: version {}", applied.version);
                     newest.insert(counter, applied.version);
-                    last = Some((step.kind, &send.change, applied.version));
                 }
                 Err(failed) => {
                     let failure = failure(&title, failed);
@@ -267,32 +264,20 @@ impl Apply {
                 }
             }
         }
-        match last {
-            Some((kind, change, version)) => seen(client, kind, change, version).await,
-            None => Ok(()),
-        }
+        seen(client).await;
+        Ok(())
     }
 }
 
-/// Waits until the cell tells what was set last, so that whoever plans next sees it all.
-pub async fn seen(
-    client: &Client,
-    kind: Kind,
-    change: &Change,
-    version: u64,
-) -> Result<(), Failure> {
-    let key = Setting(change).key(i64::MIN).map_err(|wrong| wrong.why)?;
-    let found = look_again::<_, Failure>(async || {
-        let views = settings::named(client, kind, &key, i64::MIN).await?;
-        Ok(views
-            .iter()
-            .any(|view| view.version >= version)
-            .then_some(()))
-    });
-    if !matches!(found.await, Ok(Some(()))) {
-        note!("all is set; the cell may tell so a moment later");
+/// Waits until the cell reports all settings that this connection has changed, also to others.
+pub async fn seen(client: &Client) {
+    let query = SettingsQuery {
+        limit: 1,
+        ..SettingsQuery::default()
+    };
+    if client.settings(&query).await.is_err() {
+        note!("all is set; the cell may report it later");
     }
-    Ok(())
 }
 
 fn failure(title: &str, failed: Failed) -> Failure {

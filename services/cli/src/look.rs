@@ -13,7 +13,7 @@ use vocab::WaitingReason;
 
 /// How often and how far apart the read model is looked at before something counts as not there.
 const LOOKS: u32 = 10;
-const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
+pub const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
 /// The read model follows the ledger at a small distance: what was asked for a moment ago is looked for again.
 pub async fn look_again<T, E: Into<Failure>>(

@@ -7,7 +7,14 @@ use crate::{
 use async_nats::{Event, ServerError, jetstream};
 use identity::{BadAuthority, Guest, Login};
 use schemas::v1::Outcome;
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use tokio::{sync::mpsc, task::JoinHandle};
 use vocab::{
     BadToken, Token,
@@ -60,6 +67,7 @@ pub struct ConnectOptions {
     ca_file: Option<PathBuf>,
     patience: Duration,
     deadline: Option<Duration>,
+    reads_after: Option<u64>,
     observer: Option<mpsc::UnboundedSender<Outcome>>,
     batched: bool,
 }
@@ -83,6 +91,7 @@ impl ConnectOptions {
             ca_file: None,
             patience: PATIENCE,
             deadline: None,
+            reads_after: None,
             observer: None,
             batched: false,
         }
@@ -122,6 +131,13 @@ impl ConnectOptions {
     /// once.
     pub fn deadline(mut self, deadline: Option<Duration>) -> Self {
         self.deadline = deadline;
+        self
+    }
+
+    /// Every question is answered with all that this connection has decided, and with the ledger up to `lsn`, such as the position of
+    /// an earlier connection. Without it, a question is answered as of any position that it does not name itself.
+    pub fn reads_after(mut self, lsn: u64) -> Self {
+        self.reads_after = Some(lsn);
         self
     }
 
@@ -173,6 +189,10 @@ pub(crate) struct Inner {
     pub(crate) about: Option<Token>,
     pub(crate) patience: Duration,
     pub(crate) deadline: Option<Duration>,
+    /// Position that each answer includes; `None` if questions name their own.
+    pub(crate) reads_after: Option<u64>,
+    /// Whether an answer is older than the position that it was to include.
+    pub(crate) read_behind: AtomicBool,
     pub(crate) replies: Arc<Replies>,
     pub(crate) batcher: Option<Batcher>,
     dispatcher: JoinHandle<()>,
@@ -229,6 +249,8 @@ impl Client {
             about: options.about,
             patience: options.patience,
             deadline: options.deadline,
+            reads_after: options.reads_after,
+            read_behind: AtomicBool::new(false),
             replies,
             batcher: options.batched.then(|| Batcher::spawn(inner.clone())),
             dispatcher,
@@ -247,6 +269,12 @@ impl Client {
     /// `at_lsn` is answered with everything that was decided here in it.
     pub fn decided_lsn(&self) -> u64 {
         self.0.replies.decided()
+    }
+
+    /// Whether an answer on this connection is older than [`ConnectOptions::reads_after`] asks for: the cell was too far behind, or its
+    /// ledger does not reach that position.
+    pub fn has_read_behind(&self) -> bool {
+        self.0.read_behind.load(Ordering::Relaxed)
     }
 
     pub fn deadline(&self) -> Option<Duration> {

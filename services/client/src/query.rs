@@ -12,16 +12,16 @@ use prost::Message;
 use schemas::v1::{
     AllocationQuery, AllocationReply, AllocationView, AllocationsPage, AllocationsQuery,
     ApprovalsPage, ApprovalsQuery, BillQuery, BillReply, BudgetQuery, BudgetReply, ExplainQuery,
-    ExplainReply, JobSetsPage, JobSetsQuery, LeaseQuery, LeaseReply, LeaseView, LogsQuery,
-    LogsReply, NodeQuery, NodeReply, NodesPage, NodesQuery, OperationQuery, OperationReply,
-    OperationView, PreemptionsPage, PreemptionsQuery, QueryRefused, QueueQuery, QueueReply,
-    QueuesQuery, QueuesReply, QuotaHistoryPage, QuotaHistoryQuery, QuotaPage, QuotaQuery,
-    RatesPage, RatesQuery, Refusal, RefusalsPage, RefusalsQuery, ReservationView,
+    ExplainReply, FeedQuery, JobSetsPage, JobSetsQuery, LeaseQuery, LeaseReply, LeaseView,
+    LogsQuery, LogsReply, NodeQuery, NodeReply, NodesPage, NodesQuery, OperationQuery,
+    OperationReply, OperationView, PreemptionsPage, PreemptionsQuery, QueryRefused, QueueQuery,
+    QueueReply, QueuesQuery, QueuesReply, QuotaHistoryPage, QuotaHistoryQuery, QuotaPage,
+    QuotaQuery, RatesPage, RatesQuery, Refusal, RefusalsPage, RefusalsQuery, ReservationView,
     ReservationsQuery, ReservationsReply, ResourceQuery, ResourceReply, ResourceView, SettingsPage,
     SettingsQuery, TenantsPage, TenantsQuery, TryPlaceQuery, TryPlaceReply, TryQuotaQuery,
     TryQuotaReply, UsagePage, UsageQuery,
 };
-use std::{future::Future, time::Duration};
+use std::{future::Future, pin::pin, sync::atomic::Ordering, time::Duration};
 use vocab::{Rule, subjects::OPERATORS_QUERIES};
 
 const SERVICE_ERROR: &str = "Nats-Service-Error";
@@ -31,6 +31,9 @@ const AGAIN_AFTER: Duration = Duration::from_secs(2);
 const ASKED_MAX: u32 = 3;
 /// How long an answer is waited for, from when the question was asked first.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a question is asked again whose position is not applied: as long as a service waits for a position itself.
+const POSITION_PATIENCE: Duration = Duration::from_secs(3);
+const POSITION_PAUSE: Duration = Duration::from_millis(50);
 
 /// Why a question was not answered.
 #[derive(Debug, thiserror::Error)]
@@ -276,7 +279,35 @@ impl Client {
         reply.view.ok_or(QueryError::Empty)
     }
 
+    /// Asks at the position that the connection reads after. An answer of an older one is better than none.
     pub(crate) async fn ask<R: Message + Default>(
+        &self,
+        verb: &str,
+        query: &impl Positioned,
+    ) -> Result<R, QueryError> {
+        let after = self.0.reads_after.map(|lsn| lsn.max(self.decided_lsn()));
+        let Some(later) = after.and_then(|lsn| query.at(lsn)) else {
+            return self.ask_once(verb, query).await;
+        };
+        let mut late = pin!(tokio::time::sleep(POSITION_PATIENCE));
+        loop {
+            let answered = self.ask_once(verb, &later).await;
+            match &answered {
+                Err(error) if error.rule() == Some(Rule::NotApplied) => {}
+                _ => return answered,
+            }
+            tokio::select! {
+                biased;
+                () = &mut late => {
+                    self.0.read_behind.store(true, Ordering::Relaxed);
+                    return self.ask_once(verb, query).await;
+                }
+                () = tokio::time::sleep(POSITION_PAUSE) => {}
+            }
+        }
+    }
+
+    async fn ask_once<R: Message + Default>(
         &self,
         verb: &str,
         query: &impl Message,
@@ -300,6 +331,38 @@ impl Client {
             answered = first_answer(ask, || tokio::time::sleep(AGAIN_AFTER), is_answer) => answered,
             said = denied => Err(QueryError::Denied(said)),
         }
+    }
+}
+
+/// A question that can name the position of its answer.
+pub(crate) trait Positioned: Message + Clone {
+    /// The same question for a later position; none if it names that one, a later one, or cannot name any.
+    fn at(&self, lsn: u64) -> Option<Self>;
+}
+
+macro_rules! positioned {
+    ($($query:ident),* $(,)?) => {
+        $(impl Positioned for $query {
+            fn at(&self, lsn: u64) -> Option<Self> {
+                (self.at_lsn < lsn).then(|| Self {
+                    at_lsn: lsn,
+                    ..self.clone()
+                })
+            }
+        })*
+    };
+}
+
+positioned! {
+    AllocationQuery, AllocationsQuery, ApprovalsQuery, BillQuery, BudgetQuery, ExplainQuery, FeedQuery, JobSetsQuery, LeaseQuery,
+    NodeQuery, NodesQuery, OperationQuery, PreemptionsQuery, QueueQuery, QueuesQuery, QuotaHistoryQuery, QuotaQuery, RatesQuery,
+    RefusalsQuery, ReservationsQuery, ResourceQuery, SettingsQuery, TenantsQuery, TryPlaceQuery, TryQuotaQuery, UsageQuery,
+}
+
+/// A node's agent answers, and it reads no ledger.
+impl Positioned for LogsQuery {
+    fn at(&self, _: u64) -> Option<Self> {
+        None
     }
 }
 

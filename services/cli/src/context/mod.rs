@@ -3,11 +3,12 @@
 
 mod command;
 pub(crate) mod file;
+mod position;
 pub(crate) mod resolve;
 
 pub use command::ContextCommand;
 
-use crate::{Failure, tenants};
+use crate::{Failure, look::BETWEEN_LOOKS, print::note, tenants};
 use analytics::store::Store;
 use chassis::{Clock, stack::Stack};
 use clap::Args;
@@ -15,6 +16,7 @@ use client::{Client, ConnectOptions};
 use file::{File, Settings};
 use identity::Login;
 use ledger_nats::jetstream::JetStreamBus;
+use position::Position;
 use resolve::{Environment, Resolved, resolve};
 use sqlx::{
     PgPool,
@@ -23,10 +25,11 @@ use sqlx::{
 use std::{
     path::{Path, PathBuf},
     str::FromStr,
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 use vocab::{
-    CellNo, Token,
+    CellNo, Lsn, Token,
     subjects::{OPERATOR, Subjects},
 };
 
@@ -37,6 +40,8 @@ const DATABASE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// ClickHouse may be busy with a month's usage, and gets longer.
 const USAGE_PATIENCE: Duration = Duration::from_secs(10);
+
+const POSITION_PATIENCE: Duration = Duration::from_secs(3);
 
 /// What is said on the command line.
 #[derive(Debug, Clone, Default, Args)]
@@ -127,7 +132,28 @@ pub struct Context {
     source: String,
     settings: Settings,
     stack: Option<Stack>,
+    /// Where the position of the last change is kept, if it can be.
+    position: Option<Position>,
+    /// The connections of this command.
+    clients: Mutex<Vec<Client>>,
 }
+
+/// The next command reads what this one has changed.
+impl Drop for Context {
+    fn drop(&mut self) {
+        let clients =
+            std::mem::take(&mut *self.clients.lock().unwrap_or_else(PoisonError::into_inner));
+        let decided = clients.iter().map(Client::decided_lsn).max();
+        if let (Some(position), Some(lsn)) = (&self.position, decided.filter(|lsn| *lsn > 0)) {
+            position.keep(lsn);
+        }
+        if clients.iter().any(Client::has_read_behind) {
+            note!("{BEHIND}");
+        }
+    }
+}
+
+const BEHIND: &str = "the cell is behind: an answer may not include your last change yet";
 
 impl Context {
     fn of(Resolved { source, settings }: Resolved) -> Result<Self, Failure> {
@@ -135,11 +161,18 @@ impl Context {
         let stack = stack.map_err(|error| {
             Failure::usage(format!("{error}\nIs the stack up? `make up` starts it."))
         })?;
-        Ok(Self {
+        let mut context = Self {
             source,
             settings,
             stack,
-        })
+            position: None,
+            clients: Mutex::default(),
+        };
+        let cell = context
+            .nats_url()
+            .and_then(|url| Ok((url, context.cell()?)));
+        context.position = cell.ok().and_then(|(url, cell)| Position::of(url, cell));
+        Ok(context)
     }
 
     fn lacks(&self, what: &'static str) -> Failure {
@@ -254,7 +287,16 @@ impl Context {
     }
 
     async fn connect(&self, options: ConnectOptions) -> Result<Client, Failure> {
-        Ok(Client::connect(options.ca_file(self.ca_file())).await?)
+        let options = options.ca_file(self.ca_file());
+        let client = Client::connect(options.reads_after(self.reads_after())).await?;
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.push(client.clone());
+        Ok(client)
+    }
+
+    /// The position that answers have to include; 0: any.
+    fn reads_after(&self) -> u64 {
+        self.position.as_ref().map_or(0, Position::read)
     }
 
     fn operators_login(&self) -> Result<Login, Failure> {
@@ -309,7 +351,26 @@ impl Context {
         let bill = stack.bill().map_err(Failure::usage)?;
         let store = Store::new(bill, database, self.cell_no()?);
         store.answers_within(USAGE_PATIENCE).await?;
+        self.reached(&store).await?;
         Ok(store)
+    }
+
+    /// Waits until the tables include the last change, for as long as a service waits for a position.
+    async fn reached(&self, store: &Store) -> Result<(), Failure> {
+        let wanted = Lsn(self.reads_after());
+        let reach = async {
+            while store.through().await? < wanted {
+                tokio::time::sleep(BETWEEN_LOOKS).await;
+            }
+            Ok::<(), Failure>(())
+        };
+        match tokio::time::timeout(POSITION_PATIENCE, reach).await {
+            Ok(reached) => reached,
+            Err(_) => {
+                note!("{BEHIND}");
+                Ok(())
+            }
+        }
     }
 
     /// The time of a local stack may be recorded time.
