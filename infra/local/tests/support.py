@@ -252,6 +252,10 @@ class Stack:
         """The same, of a command that prints JSON."""
         return json.loads(self.apportion(*words, "-o", "json"))
 
+    def items(self, *words):
+        """The rows of a list."""
+        return self.json(*words)["items"]
+
     def refused(self, *words):
         """The output of a command, which has to fail."""
         done = self.ask(*words)
@@ -332,5 +336,5 @@ class Stack:
         # It has no rate, and the time in the bill continues with it.
         self.submit(tenant="team-b", cpu="2")
         usage = self.json("usage")
-        return usage["currency"] == "USD" and {"team-a", "team-b"} <= {line["tenant"] for line in usage["lines"]}
+        return usage["currency"] == "USD" and {"team-a", "team-b"} <= {line["tenant"] for line in usage["items"]}
 

@@ -185,7 +185,7 @@ class AgentTest(unittest.TestCase):
 
     def leave_nothing(self):
         """No allocation is left for the nodes of the next test, and no node for its allocations: until its lease ends, it is ready."""
-        for allocation in self.stack.json("list", "--tenant", TENANT)["allocations"]:
+        for allocation in self.stack.items("list", "--tenant", TENANT):
             self.ask("cancel", "--tenant", TENANT, allocation["allocation_id"])
         for node in (self.node, self.other):
             self.ask("cordon", node)
@@ -705,7 +705,7 @@ class Nodes(AgentTest):
 
         def places():
             page = self.stack.json("list", "--tenant", TENANT)
-            found = {one["allocation_id"]: (one["state"], one["node"]) for one in page["allocations"]}
+            found = {one["allocation_id"]: (one["state"], one["node"]) for one in page["items"]}
             return [found.get(one) for one in allocations]
 
         wait(lambda: places() == [("started", self.node)] * 2, "they run")

@@ -79,13 +79,13 @@ class Contexts(unittest.TestCase):
         def until_listed(expected, *words):
             """The read model follows the ledger."""
             def listed():
-                rows = json.loads(self.apportion(*by_bob, *words, "-o", "json"))
+                rows = json.loads(self.apportion(*by_bob, *words, "-o", "json"))["items"]
                 return {it["key" if "key" in it else "resource"]: it["by"] for it in rows}
 
             wait(lambda: expected.items() <= listed().items(), lambda: f"{expected} in {listed()}")
 
-        until_listed({"gpu:T4": "bob", "cpu": ""}, "rates", "list")
-        until_listed({"team-b cpu": "alice", "team-b gpu": "bob", "team-b memory": ""},
+        until_listed({"gpu:T4": "bob", "cpu": None}, "rates", "list")
+        until_listed({"team-b cpu": "alice", "team-b gpu": "bob", "team-b memory": None},
                      "settings", "list", "quota", "--prefix", "team-b ")
         self.assertRegex(self.apportion(*by_alice, "settings", "list", "-o", "wide"), r"(?m)^kind .* by +value$")
         self.assertIn("by alice's operation", self.apportion(*by_alice, "settings", "get", "quota", "team-b", "cpu"))
@@ -228,28 +228,28 @@ class Contexts(unittest.TestCase):
         # One operation ID stands for an array or a file.
         self.apportion(*by_tenant, *task, "team-c/ml", "--array", "0-1", "--operation-id", "of-array")
         became = ("operation", "of-array", "--array", "0-2", "-o", "json")
-        became = [(it["of"], it["state"], it["outcome"]) for it in json.loads(self.apportion(*by_tenant, *became))]
-        self.assertEqual(became, [("0", "decided", "accepted"), ("1", "decided", "accepted"), ("2", "unknown", "")])
+        became = [(it["of"], it["state"], it["outcome"]) for it in json.loads(self.apportion(*by_tenant, *became))["items"]]
+        self.assertEqual(became, [("0", "decided", "accepted"), ("1", "decided", "accepted"), ("2", "unknown", None)])
         file.write_text("{name: x, cpu: 0.1, memory: 64Mi, account: ml}\n---\n{name: y, cpu: 0.1, memory: 64Mi, after: x, account: ml}\n")
         self.apportion(*by_tenant, "submit", "--file", "../home/teams.yaml", "--operation-id", "of-file")
-        became = json.loads(self.apportion(*by_tenant, "operation", "of-file", "--file", "../home/teams.yaml", "-o", "json"))
+        became = json.loads(self.apportion(*by_tenant, "operation", "of-file", "--file", "../home/teams.yaml", "-o", "json"))["items"]
         self.assertEqual([(it["of"], it["state"]) for it in became], [("x", "decided"), ("y", "decided")])
 
         # A refusal of admission has the verb and the subject of the request.
         def refusals():
-            refusals = json.loads(self.apportion(*by_operator, "refusals", "-o", "json"))
+            refusals = json.loads(self.apportion(*by_operator, "refusals", "-o", "json"))["items"]
             return {(it["verb"], it["rule"], it["subject"]) for it in refusals}
 
         expected = {(verb, "team_unknown", subject)
                     for verb, subject in (("submit", "team"), ("submit", "namespace"), ("set_quota", "team"))}
         wait(lambda: expected <= refusals(), lambda: f"{expected} in {refusals()}")
-        self.assertIn("did you mean team-c?", self.refused(2, *by_operator, "bill", "--tenant", "teamc"))
+        self.assertIn("did you mean team-c?", self.refused(3, *by_operator, "bill", "--tenant", "teamc"))
 
     def test_a_tenant_needs_its_creds_and_the_bus_alone_and_sees_its_own_alone(self):
         self.assertIn("no context", self.refused(2, "list"))
         self.set_context("team-a")
         self.set_context("team-b")
-        contexts = json.loads(self.apportion("context", "list", "-o", "json"))
+        contexts = json.loads(self.apportion("context", "list", "-o", "json"))["items"]
         self.assertEqual([(it["name"], it["current"]) for it in contexts], [("team-a", True), ("team-b", False)])
         file = self.home / ".config" / "apportion" / "contexts.toml"
         self.assertEqual(stat.S_IMODE(file.stat().st_mode), 0o600)
@@ -267,7 +267,7 @@ class Contexts(unittest.TestCase):
         found = json.loads(self.apportion("operation", operation, "-o", "json"))
         self.assertEqual((found["state"], found["allocation_id"]), ("decided", allocation))
         found = json.loads(self.apportion("--context", "team-b", "operation", operation, "-o", "json"))
-        self.assertEqual((found["state"], found["allocation_id"]), ("unknown", ""))
+        self.assertEqual((found["state"], found["allocation_id"]), ("unknown", None))
         self.assertIn("say of what", self.refused(2, "submit", "--cpu", "1", "--memory", "16"))
         # It has to be accepted before the deadline.
         late = self.ask(*asked, "--wait", "ended", "--deadline", "5s")
@@ -279,7 +279,7 @@ class Contexts(unittest.TestCase):
         self.apportion("cancel", late)
         wait(lambda: json.loads(self.apportion("get", late, "-o", "json"))["state"] == "ended", "it has ended")
         done = self.ask("wait", late, "-o", "json")
-        self.assertEqual((done.returncode, json.loads(done.stdout)[0]["state"]), (1, "ended: cancelled"), done.stderr)
+        self.assertEqual((done.returncode, json.loads(done.stdout)["items"][0]["state"]), (1, "ended: cancelled"), done.stderr)
         self.refused(3, "wait", "nobody")
 
         # The refusal names the account in quota's form.
@@ -293,7 +293,7 @@ class Contexts(unittest.TestCase):
             self.assertIn(allocation, self.apportion(*words))
         second = self.apportion("submit", "--cpu", "0.5", "--memory", "1Gi", "--name", "mine-2", "--after", "mine").split()[0]
         # The next command sees the decision.
-        listed = json.loads(self.apportion("list", "--sort", "name", "-o", "json"))["allocations"]
+        listed = json.loads(self.apportion("list", "--sort", "name", "-o", "json"))["items"]
         self.assertIn(second, [it["allocation_id"] for it in listed])
         self.assertIn(allocation, self.apportion("get", "mine"))
         # Its request can be changed and sent, or sent again without the allocations that it waits for.
@@ -308,14 +308,18 @@ class Contexts(unittest.TestCase):
         del request["after"]
         self.assertEqual(json.loads(self.apportion("describe", again, "-o", "json"))["request"], request)
         self.apportion("cancel", again)
-        self.refused(2, "submit", "--again", "mine", "--cpu", "1")
+        # What the command line says takes the place of what was asked for.
+        again = json.loads(self.apportion("submit", "--again", "mine-2", "--memory", "2Gi", "-o", "json"))["allocation_id"]
+        described = json.loads(self.apportion("describe", again, "-o", "json"))["request"]
+        self.assertEqual(described, {**request, "memory": "2Gi"})
+        self.apportion("cancel", again)
         self.refused(3, "--context", "team-b", "submit", "--again", allocation)
         unclear = self.refused(3, "get", "min")
         self.assertRegex(unclear, rf"more than one .*{allocation} \(mine, ")
         self.assertIn("(mine-2, ", unclear)
         self.assertIn("no allocation", self.refused(3, "get", "nobody"))
         self.apportion("cancel", "mine-2")
-        listed = json.loads(self.apportion("list", "-o", "json"))["allocations"]
+        listed = json.loads(self.apportion("list", "-o", "json"))["items"]
         self.assertEqual([it["name"] for it in listed if it["allocation_id"] == allocation], ["mine"])
         for form in ("table", "wide", "yaml", "csv"):
             self.assertIn(allocation, self.apportion("list", "-o", form))
@@ -326,7 +330,7 @@ class Contexts(unittest.TestCase):
         self.assertIn(allocation, self.apportion("explain", "mine"))
 
         # Another tenant's creds show nothing of it, by any name.
-        self.assertEqual(json.loads(self.apportion("--context", "team-b", "list", "--all", "-o", "json"))["allocations"], [])
+        self.assertEqual(json.loads(self.apportion("--context", "team-b", "list", "--all", "-o", "json"))["items"], [])
         self.assertEqual(self.apportion("--context", "team-b", "watch", "--once"), "")
         for words in (["get"], ["describe"], ["explain"], ["logs"], ["cancel"], ["priority", "5"]):
             for name in (allocation, "mine"):
@@ -348,7 +352,7 @@ class Contexts(unittest.TestCase):
 
         # The environment goes before the context, and a flag before the environment.
         self.assertIn("connecting to nats://127.0.0.1:1", self.refused(5, "list", APPORTION_NATS_URL="nats://127.0.0.1:1"))
-        self.assertEqual(json.loads(self.apportion("list", "-o", "json", APPORTION_CONTEXT="team-b"))["allocations"], [])
+        self.assertEqual(json.loads(self.apportion("list", "-o", "json", APPORTION_CONTEXT="team-b"))["items"], [])
         self.assertIn("mine", self.apportion("--context", "team-a", "list", APPORTION_CONTEXT="team-b"))
         self.apportion("context", "use", "team-b")
         self.assertNotIn("mine", self.apportion("list"))

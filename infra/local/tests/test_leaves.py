@@ -45,7 +45,7 @@ class Cell(Stack):
     def row(self, *words, **fields):
         """The one row of a list that has these fields, once it is there."""
         def rows(answer):
-            return [row for row in answer if fields.items() <= row.items()]
+            return [row for row in answer["items"] if fields.items() <= row.items()]
 
         (row,) = rows(self.until(rows, *words))
         return row
@@ -73,7 +73,7 @@ def billed(cell, started):
 
     def is_billed():
         cell.apportion("quota", "set", "team-b", "cpu", "256")
-        lines = cell.json("invoice", "show", month(started["placed_ms"]))["lines"]
+        lines = cell.items("invoice", "show", month(started["placed_ms"]))
         return any(int(line["amount_micro"]) > 0 for line in lines)
 
     wait(is_billed, lambda: f"in the bill: {cell.json('usage')}", interval_s=1)
@@ -105,7 +105,7 @@ def test_a_resource_is_leased_confirmed_revoked_and_reclaimed(cell):
     cell.shown(*of_tenant, "get", "gate", state="available", version=0)
 
     lease = cell.json(*of_tenant, "acquire", "gate", "bridge", "--holder", "h1", "--ttl", "1000")
-    assert lease["fencing_token"] == "1"
+    assert lease["fencing_token"] == 1
     held = cell.shown(*of_tenant, "get", "bridge", state="granted", version=1)
     assert (held["lease_id"], held["lease_state"], held["holder"]) == (lease["lease_id"], "granted", "h1")
     assert sorted(held["resources"].split()) == ["bridge", "gate"]
@@ -198,7 +198,7 @@ def test_a_rate_is_deleted(cell):
     assert "version 1" in cell.apportion("rates", "set", *scope, "2.5", "--from", in_days(1))
     assert cell.json("rates", "delete", *scope, "--from", in_days(2)) == {"set": "rate of gpu:A10", "version": 2}
     of_it = ("rates", "list", "--resource", "gpu:A10")
-    assert cell.row(*of_it, version=1)["micro_per_unit_hour"] == "2500000"
+    assert cell.row(*of_it, version=1)["micro_per_unit_hour"] == 2500000
     assert cell.row(*of_it, version=2)["micro_per_unit_hour"] is None
     assert "version 3" in cell.apportion("rates", "delete", *scope)
     cell.reason(WRONG_USAGE, "rates", "delete", "gpu:A10", "--from", "soon")
@@ -235,11 +235,11 @@ def test_the_largest_holders_come_first(cell, started):
 
 def test_a_forecast_has_the_month_and_the_budgets(cell, billed):
     def has_both(found):
-        return found["lines"] and [(one["tenant"], one["of"], one["amount"]) for one in found["budgets"]] == [
+        return found["items"] and [(one["tenant"], one["of"], one["amount"]) for one in found["budgets"]] == [
             ("team-a", "money", "250000000")]
 
     found = cell.until(has_both, "report", "forecast")
-    assert {line["tenant"] for line in found["lines"] if int(line["so_far_micro"]) > 0} == {"team-a"}
+    assert {line["tenant"] for line in found["items"] if int(line["so_far_micro"]) > 0} == {"team-a"}
     assert found["currency"] == "USD"
     text = cell.apportion("report", "forecast", "--tenant", "team-b")
     assert "USD" in text and "team-a" not in text
@@ -249,7 +249,7 @@ def test_a_forecast_has_the_month_and_the_budgets(cell, billed):
 def test_summaries_of_a_month_are_of_the_bill(cell, billed):
     """test_report.py checks their figures, on machines that have Chromium."""
     def lines(*words):
-        return cell.json("report", *words, "--month", month(billed["placed_ms"]))["lines"]
+        return cell.items("report", *words, "--month", month(billed["placed_ms"]))
 
     assert {line["resource"] for line in lines("utilization") if line["state"] == "capacity"} >= {"cpu", "memory"}
     assert [line["tenant"] for line in lines("top", "--by", "tenant")] == ["team-a"]
@@ -276,19 +276,19 @@ def test_an_invoice_is_shown_and_explained(cell, billed):
     this_month = month(billed["placed_ms"])
     shown = cell.json("invoice", "show", this_month)
     assert (shown["month"], shown["closed"], shown["currency"]) == (this_month, False, "USD")
-    own = [line for line in shown["lines"] if (line["tenant"], line["team"]) == ("team-a", "ml")]
+    own = [line for line in shown["items"] if (line["tenant"], line["team"]) == ("team-a", "ml")]
     assert {line["resource"].split(":")[0] for line in own} == {"cpu", "memory", "gpu"}
-    of_tenant = cell.json("invoice", "show", this_month, "--tenant", "team-a")["lines"]
+    of_tenant = cell.items("invoice", "show", this_month, "--tenant", "team-a")
     assert {line["tenant"] for line in of_tenant} == {"team-a"}
     assert re.search(r"(?m)^team-a +ml +cpu ", cell.apportion("invoice", "show", this_month))
     cell.reason(WRONG_USAGE, "invoice", "show", "2026-13")
 
     hour = ("invoice", "explain", f"{moment(billed['placed_ms']):%Y-%m-%dT%H:00:00Z}", "--tenant", "team-a")
-    parts = cell.json(*hour)
+    parts = cell.items(*hour)
     assert {part["resource"].split(":")[0] for part in parts} == {"cpu", "memory", "gpu"}
     assert {part["allocation_id"] for part in parts} == {billed["allocation_id"]}
     assert all(int(part["quantity"]) > 0 for part in parts)
-    assert [part["resource"] for part in cell.json(*hour, "--resource", "cpu")] == ["cpu"]
+    assert [part["resource"] for part in cell.items(*hour, "--resource", "cpu")] == ["cpu"]
     assert billed["allocation_id"] in cell.apportion(*hour)
     assert "full hour" in cell.reason(WRONG_USAGE, "invoice", "explain", "2026-11-03T10:30:00Z", "--tenant", "team-a")
 
@@ -307,7 +307,7 @@ def test_months_are_closed_one_after_the_other(cell, started):
     assert cell.json("invoice", "close", second) == {"set": f"close {second}", "version": 2}
     assert "period closed" in cell.reason(REFUSED, "invoice", "close", first)
     shown = cell.until(lambda found: found["closed"], "invoice", "show", second)
-    assert (shown["month"], shown["lines"]) == (second, [])
+    assert (shown["month"], shown["items"]) == (second, [])
     cell.reason(WRONG_USAGE, "invoice", "close", "November")
 
 
@@ -316,8 +316,8 @@ def test_months_are_closed_one_after_the_other(cell, started):
 
 def test_tables_are_compared_and_made(cell, tmp_path):
     """Those of the running services, and those of a configuration that names empty schemas."""
-    assert cell.json("schema", "diff") == []
-    assert cell.json("schema", "ensure") == []
+    assert cell.items("schema", "diff") == []
+    assert cell.items("schema", "ensure") == []
     assert len(cell.apportion("schema", "diff").splitlines()) == 1
     assert "admission.toml" in cell.reason(FAILED, "schema", "diff", "--config-dir", str(tmp_path))
 
@@ -335,8 +335,8 @@ def test_tables_are_compared_and_made(cell, tmp_path):
     found = json.loads(done.stdout)
     assert {one["service"] for one in found} == {"admission", "quota", "scheduler", "node-heartbeat"}
     assert {one["kind"] for one in found} == {"missing"}
-    assert cell.json("schema", "ensure", *elsewhere) == []
-    assert cell.json("schema", "diff", *elsewhere) == []
+    assert cell.items("schema", "ensure", *elsewhere) == []
+    assert cell.items("schema", "diff", *elsewhere) == []
 
 
 # Trials of changes.

@@ -146,7 +146,7 @@ class Level(unittest.TestCase):
             for client in clients:
                 client.join()
         self.assertEqual(len(set(acknowledged)), len(acknowledged))
-        listed = self.stack.json("list", "--tenant", "team-a", "--all", "--limit", str(LISTED_MAX))["allocations"]
+        listed = self.stack.items("list", "--tenant", "team-a", "--all", "--limit", str(LISTED_MAX))
         self.assertLess(len(listed), LISTED_MAX)
         self.assertEqual(set(acknowledged) - {allocation["allocation_id"] for allocation in listed}, set())
         self.stack.verify()

@@ -314,7 +314,7 @@ class Totals(PageTest):
 
     def test_they_are_those_of_the_bill_and_of_the_use(self):
         by_team = collections.Counter()
-        for line in self.usage["lines"]:
+        for line in self.usage["items"]:
             by_team[line["tenant"], line["team"] or "-"] += int(line["amount_micro"])
         total = sum(by_team.values())
         self.assertGreater(total, 0)
@@ -346,17 +346,17 @@ class Totals(PageTest):
 
     def test_summaries_are_of_the_same_use(self):
         top = json.loads(self.stack.apportion("report", "top", "--by", "tenant", "-o", "json"))
-        self.assertEqual([line["tenant"] for line in top["lines"]], ["team-a", "team-b"])
-        self.assertGreaterEqual(sum(int(line["amount_micro"]) for line in top["lines"]), self.bill)
+        self.assertEqual([line["tenant"] for line in top["items"]], ["team-a", "team-b"])
+        self.assertGreaterEqual(sum(int(line["amount_micro"]) for line in top["items"]), self.bill)
         states = list(csv.DictReader(io.StringIO(self.stack.apportion("report", "utilization", "-o", "csv"))))
-        self.assertEqual({line["percent"] for line in states if line["state"] == "capacity"}, {"100.00"})
-        sizes = json.loads(self.stack.apportion("report", "sizes", "-o", "json"))["lines"]
-        self.assertIn(("gpu", "2000", "1"), {(line["resource"], line["up_to_milli"], line["runs"]) for line in sizes})
-        waits = json.loads(self.stack.apportion("report", "waits", "-o", "json"))["lines"]
+        self.assertEqual({line["percent"] for line in states if line["state"] == "capacity"}, {"100.0"})
+        sizes = json.loads(self.stack.apportion("report", "sizes", "-o", "json"))["items"]
+        self.assertIn(("gpu", 2000, 1), {(line["resource"], line["up_to_milli"], line["runs"]) for line in sizes})
+        waits = json.loads(self.stack.apportion("report", "waits", "-o", "json"))["items"]
         self.assertEqual({(line["queue"], line["placed"], line["unplaced"]) for line in waits},
-                         {("team-a", "1", "0"), ("team-b", "0", "1")})
+                         {("team-a", 1, 0), ("team-b", 0, 1)})
         shares = json.loads(self.stack.apportion("report", "shares", "--method", "cost-centre", "--cost-centre", "it", "-o", "json"))
-        shares = {line["tenant"]: line for line in shares["lines"]}
+        shares = {line["tenant"]: line for line in shares["items"]}
         self.assertEqual(set(shares), {"team-a", "team-b", "it"})
         self.assertEqual({name for name, line in shares.items() if int(line["idle_micro"])}, {"it"})
         self.assertGreaterEqual(sum(int(line["charged_micro"]) for line in shares.values()), self.bill)

@@ -35,10 +35,19 @@ struct Arguments {
 /// A service's `main`: `fn main() -> ExitCode { chassis::main::<Quota>() }`. Ends with 0 after a requested stop, 1 with
 /// one line on standard error after a failure, 2 on wrong arguments.
 pub fn main<S: Service>() -> ExitCode {
-    let command = Arguments::command()
+    run::<S>(&command::<S>().get_matches())
+}
+
+/// The command line of a service, to which a program may add.
+pub fn command<S: Service>() -> clap::Command {
+    Arguments::command()
         .name(S::NAME)
-        .version(env!("CARGO_PKG_VERSION"));
-    let arguments = match Arguments::from_arg_matches(&command.get_matches()) {
+        .version(env!("CARGO_PKG_VERSION"))
+}
+
+/// Runs a service as its command line says, and returns what [`main`] does.
+pub fn run<S: Service>(matches: &clap::ArgMatches) -> ExitCode {
+    let arguments = match Arguments::from_arg_matches(matches) {
         Ok(arguments) => arguments,
         Err(refusal) => refusal.exit(),
     };

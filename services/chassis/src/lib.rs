@@ -49,7 +49,7 @@ pub use config::{
     NatsConfig, PostgresConfig, Secret, TelemetryConfig, check_sample,
 };
 pub use deciding::{Deciding, JourneyTap};
-pub use entry::main;
+pub use entry::{command, main, run};
 pub use error::{BootError, Failure};
 pub use health::{ComponentHandle, Health};
 pub use hearing::{Heard, Hearing, ReplyTo, Wanted};

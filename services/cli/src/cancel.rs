@@ -1,17 +1,21 @@
-//! Taking back what was asked for, or asking for it with more or less urgency.
+//! Cancelling allocations and changing their priority.
 
 use crate::{
     Failure, amount,
     context::{Context, Whose},
-    names,
-    print::{Fields, Output, Page, note, number, plain},
+    names::{Named, Several},
+    print::{Fields, Output, Page, Sheet, allocation, column, note, number, plain},
     sending::Sending,
 };
 use clap::Args;
-use client::{Client, Of};
+use client::{Client, Failed, Of};
+use futures::{StreamExt, stream};
 use vocab::human::count;
 
 #[derive(Args)]
+#[command(
+    override_usage = "apportion cancel [OPTIONS] <ALLOCATION>...\n       apportion cancel [OPTIONS] --job-set <JOB_SET>"
+)]
 pub struct Cancel {
     #[command(flatten)]
     whose: Whose,
@@ -25,7 +29,7 @@ pub struct Cancel {
 
 #[derive(Args)]
 #[command(
-    override_usage = "apportion priority [OPTIONS] <PRIORITY> <ALLOCATION_ID>\n       apportion priority [OPTIONS] <PRIORITY> --job-set <JOB_SET>"
+    override_usage = "apportion priority [OPTIONS] <PRIORITY> <ALLOCATION>...\n       apportion priority [OPTIONS] <PRIORITY> --job-set <JOB_SET>"
 )]
 pub struct Priority {
     #[command(flatten)]
@@ -42,33 +46,103 @@ pub struct Priority {
 }
 
 #[derive(Args)]
-#[group(required = true, multiple = false)]
 struct Which {
-    /// Its id or name, or the beginning of one.
-    allocation_id: Option<String>,
+    #[command(flatten)]
+    several: Several,
     /// All of this job set that has not ended.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["allocations", "all"])]
     job_set: Option<String>,
 }
 
+/// Operations of one command that are under way at a time.
+const AT_ONCE: usize = 16;
+
 impl Which {
-    /// One of the two is there, as the command line has it.
-    async fn of(self, client: &Client) -> Result<Of, Failure> {
-        Ok(match self.allocation_id {
-            Some(name) => Of::Allocation(names::to_change(client, &name).await?),
-            None => Of::JobSet(self.job_set.unwrap_or_default()),
-        })
+    /// Sends a change of each allocation, or of the job set. Nothing is sent if a name is unclear.
+    async fn send(
+        self,
+        client: &Client,
+        sending: &Sending,
+        verb: &str,
+        change: impl AsyncFn(Of, String) -> Result<u64, Failed>,
+        output: Output,
+    ) -> Result<(), Failure> {
+        let Some(name) = self.job_set else {
+            let all = self.several.to_change(client).await?;
+            return of_each(client, all, sending, verb, change, output).await;
+        };
+        let changed = change(Of::JobSet(name.clone()), sending.id()).await?;
+        Sending::seen(client).await;
+        if changed == 0 {
+            note!("nothing of the job set {name} was left to change");
+        }
+        let text = format!("{} {verb}", count(changed.into(), "allocation"));
+        let fields = Fields::default()
+            .add("job_set", "job set", plain(&name))
+            .add("allocations", "allocations", number(changed));
+        Page::said(text, fields).print(output)
     }
 }
 
-/// What was asked for of one allocation or a job set, and of how many it holds.
-fn told(key: &'static str, name: &str, allocations: u64, text: String) -> Page {
-    let fields = Fields::default().add(key, key, plain(name)).add(
-        "allocations",
-        "allocations",
-        number(allocations),
-    );
-    Page::said(text, fields)
+/// Changes each of these and reports what came of it.
+async fn of_each(
+    client: &Client,
+    all: Vec<Named>,
+    sending: &Sending,
+    verb: &str,
+    change: impl AsyncFn(Of, String) -> Result<u64, Failed>,
+    output: Output,
+) -> Result<(), Failure> {
+    let operations = sending.ids(all.iter().map(|one| (&*one.title, &*one.id)));
+    let changes = all.iter().zip(operations).map(async |(one, operation)| {
+        let done = change(Of::Allocation(one.id.clone()), operation.clone()).await;
+        (one, operation, done)
+    });
+    let done: Vec<_> = stream::iter(changes).buffered(AT_ONCE).collect().await;
+    Sending::seen(client).await;
+    let (mut rows, mut failed) = (Vec::new(), None);
+    for (one, operation, done) in done {
+        match done {
+            Ok(_) => rows.push(vec![
+                allocation(&one.id),
+                plain(&one.title),
+                plain(operation),
+                plain(verb),
+            ]),
+            Err(error) => {
+                if all.len() > 1 {
+                    note!("{}: {error}", one.title);
+                }
+                failed = Some(error);
+            }
+        }
+    }
+    let columns = vec![
+        column("allocation_id", "allocation"),
+        column("name", "name"),
+        column("operation_id", "operation"),
+        column("result", "result"),
+    ];
+    let lines: Vec<String> = rows
+        .iter()
+        .map(|row| format!("{} {}", row[0].text, row[3].text))
+        .collect();
+    let changed = rows.len();
+    if changed > 0 || failed.is_none() {
+        let sheet = Sheet::new(columns, 4, rows);
+        Page::list(sheet.records())
+            .lines(lines)
+            .rows(sheet)
+            .print(output)?;
+    }
+    let Some(failed) = failed else { return Ok(()) };
+    let failure = Failure::from(failed);
+    let of_several = format!("{} of {} were not changed", all.len() - changed, all.len());
+    Err(match (changed, all.len()) {
+        (_, 1) => failure,
+        (0, _) => failure.and(Some(of_several)),
+        _ => failure.and(Some(of_several)).afterwards(),
+    })
 }
 
 impl Cancel {
@@ -77,25 +151,16 @@ impl Cancel {
             .sending
             .tenant(context, self.whose.tenant.as_deref())
             .await?;
-        match self.which.of(&client).await? {
-            Of::Allocation(id) => {
-                let cancelled = client.cancel(id, self.sending.id()).await?;
-                Sending::seen(&client).await;
-                let id = cancelled.allocation_id;
-                let text = format!("{id} cancelled");
-                told("allocation_id", &id, 1, text).print(self.output)
-            }
+        let change = async |of: Of, operation: String| match of {
+            Of::Allocation(id) => client.cancel(id, operation).await.map(|_| 1),
             Of::JobSet(name) => {
-                let id = self.sending.id();
-                let cancelled = client.cancel_job_set(name.as_str(), id).await?.allocations;
-                Sending::seen(&client).await;
-                if cancelled == 0 {
-                    note!("nothing of the job set {name} was left to cancel");
-                }
-                let text = format!("{} cancelled", count(cancelled.into(), "allocation"));
-                told("job_set", &name, cancelled, text).print(self.output)
+                let cancelled = client.cancel_job_set(name, operation).await?;
+                Ok(cancelled.allocations)
             }
-        }
+        };
+        self.which
+            .send(&client, &self.sending, "cancelled", change, self.output)
+            .await
     }
 }
 
@@ -105,16 +170,13 @@ impl Priority {
             .sending
             .tenant(context, self.whose.tenant.as_deref())
             .await?;
-        let of = self.which.of(&client).await?;
-        let (key, name) = match &of {
-            Of::Allocation(id) => ("allocation_id", id.clone()),
-            Of::JobSet(name) => ("job_set", name.clone()),
+        let change = async |of: Of, operation: String| {
+            let set = client.set_priority(of, self.priority, operation).await?;
+            Ok(set.allocations)
         };
-        let set = client.set_priority(of, self.priority, self.sending.id());
-        let changed = set.await?.allocations;
-        Sending::seen(&client).await;
-        let all = count(changed.into(), "allocation");
-        let text = format!("priority {} for {all}", self.priority);
-        told(key, &name, changed, text).print(self.output)
+        let verb = format!("set to priority {}", self.priority);
+        self.which
+            .send(&client, &self.sending, &verb, change, self.output)
+            .await
     }
 }

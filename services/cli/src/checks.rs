@@ -4,7 +4,7 @@ use crate::{
     Failure,
     context::Context,
     explain::object,
-    print::{Output, Page, Sheet, column, exactly, number, plain},
+    print::{Output, Page, Sheet, column, counted, exact_number, number, plain},
 };
 use clap::Args;
 use ledger::{Bus, LedgerId, Witness};
@@ -40,7 +40,7 @@ impl Conservation {
         let wrong: Vec<_> = found.imbalances.iter().filter(|it| it.error > 0).collect();
         let rows = wrong.iter().map(|it| {
             let unit = if it.kind == "rows" { "rows" } else { "unit-ms" };
-            let error = exactly(format!("{} {unit}", it.error), it.error);
+            let error = counted(format!("{} {unit}", it.error), it.error);
             vec![plain(&it.kind), plain(&it.resource), error]
         });
         let columns = vec![
@@ -60,7 +60,7 @@ impl Conservation {
             ("wrong", sheet.records()),
             ("checked", found.imbalances.len().into()),
             ("through_lsn", found.through.0.into()),
-            ("error_ms", error.to_string().into()),
+            ("error_ms", exact_number(error)),
         ]);
         Page::new(value)
             .sheet(sheet)

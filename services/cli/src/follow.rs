@@ -3,9 +3,11 @@
 use crate::{
     Failure,
     context::{Context, Whose},
-    get, list, look, names,
+    get, list, look,
+    names::{Named, Several},
     print::{bytes, note},
     submit::{how, waits},
+    wait,
 };
 use clap::Args;
 use client::{Client, QueryError};
@@ -21,34 +23,127 @@ const MISSED_MAX: u32 = 20;
 /// What a shell adds to the number of a signal that has ended a command.
 const BY_SIGNAL: u8 = 128;
 
-/// Show what a run has written.
+/// Show what runs have written. Of several allocations each line begins with the name of its allocation.
 #[derive(Args)]
 pub struct Logs {
     #[command(flatten)]
     whose: Whose,
-    /// Its id or name, or the beginning of one.
-    allocation_id: String,
-    /// Go on until the allocation has ended, and end with the exit code of its command.
+    #[command(flatten)]
+    several: Several,
+    /// Go on until the allocations have ended, and end with the exit code of the command; of several as `wait` does.
     #[arg(long, short)]
     follow: bool,
 }
 
+/// Logs that are followed at a time: each may be open for as long as its run lasts.
+const FOLLOWED_MAX: usize = 1000;
+
 impl Logs {
     pub async fn run(self, context: &Context) -> Result<ExitCode, Failure> {
         let client = context.tenant(self.whose.tenant.as_deref()).await?;
+        let found = self.several.found(&client).await?;
+        let is_one = found.len() == 1;
+        let sink = |one: &Named| match is_one {
+            true => Sink::default(),
+            false => Sink::of(&one.title),
+        };
         if self.follow {
-            let id = names::allocation(&client, &self.allocation_id).await?;
-            return follow(&client, &id, Until::EndedWithLog).await;
+            return follow_all(&client, &found, sink).await;
         }
-        let view = get::allocation(&client, &self.allocation_id).await?;
-        if view.node.is_empty() {
-            return Err(format!("{} has not run", self.allocation_id).into());
+        let mut has_run = false;
+        for one in &found {
+            let view = get::of_id(&client, &one.id).await?.view;
+            let view = view.ok_or(QueryError::Empty)?;
+            if view.node.is_empty() {
+                if !is_one {
+                    note!("{} has not run", one.title);
+                }
+                continue;
+            }
+            has_run = true;
+            let (mut log, mut sink) = (Log::default(), sink(one));
+            while let Some(data) = log.next(&client, &view).await? {
+                sink.write(&data)?;
+            }
+            sink.end()?;
         }
-        let mut log = Log::default();
-        while let Some(data) = log.next(&client, &view).await? {
-            bytes(&data)?;
+        match (has_run, &found[..]) {
+            (true, _) => Ok(ExitCode::SUCCESS),
+            (false, [one]) => Err(format!("{} has not run", one.title).into()),
+            (false, _) => Err("none of them has run".into()),
         }
-        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Follows the logs of all of these at the same time.
+async fn follow_all(
+    client: &Client,
+    all: &[Named],
+    sink: impl Fn(&Named) -> Sink,
+) -> Result<ExitCode, Failure> {
+    if all.len() > FOLLOWED_MAX {
+        let of = all.len();
+        return Err(Failure::usage(format!(
+            "--follow: {of} allocations, and {FOLLOWED_MAX} are followed at the most; name fewer, or leave --follow out"
+        )));
+    }
+    let turns = Semaphore::new(wait::LOOKS);
+    let followed = all.iter().map(|one| {
+        let (mut sink, turns) = (sink(one), &turns);
+        async move {
+            let until = Until::EndedWithLog;
+            let view = reached(client, &one.id, until, turns, &mut sink).await?;
+            sink.end()?;
+            Ok::<_, Failure>(view)
+        }
+    });
+    let views = futures::future::try_join_all(followed).await?;
+    Ok(ExitCode::from(wait::all(&views, Until::EndedWithLog)))
+}
+
+/// Where a log goes: to standard output as it is, or line by line behind a name.
+#[derive(Default)]
+pub struct Sink {
+    prefix: Option<String>,
+    /// The beginning of a line whose end was not read yet.
+    rest: Vec<u8>,
+}
+
+impl Sink {
+    fn of(name: &str) -> Self {
+        let prefix = Some(format!("{name}: "));
+        Self {
+            prefix,
+            ..Self::default()
+        }
+    }
+
+    fn write(&mut self, data: &[u8]) -> Result<(), Failure> {
+        bytes(&self.lines(data))
+    }
+
+    /// Writes the last line, which may lack an end.
+    fn end(&mut self) -> Result<(), Failure> {
+        match self.rest.is_empty() {
+            true => Ok(()),
+            false => self.write(b"\n"),
+        }
+    }
+
+    /// Returns what to write now: with a prefix the lines that are complete.
+    fn lines(&mut self, data: &[u8]) -> Vec<u8> {
+        let Some(prefix) = &self.prefix else {
+            return data.to_vec();
+        };
+        let mut text = Vec::new();
+        for part in data.split_inclusive(|byte| *byte == b'\n') {
+            self.rest.extend(part);
+            if part.ends_with(b"\n") {
+                text.extend(prefix.as_bytes());
+                text.append(&mut self.rest);
+            }
+        }
+        text
     }
 }
 
@@ -105,14 +200,14 @@ pub enum Until {
     EndedWithLog,
 }
 
-/// What the command line ends with, once it is there: see [`ends_with`].
+/// Follows one allocation until it is there. Its log goes to standard output as it is.
 pub async fn follow(
     client: &Client,
     allocation_id: &str,
     until: Until,
-) -> Result<ExitCode, Failure> {
-    let view = reached(client, allocation_id, until, &Semaphore::new(1)).await?;
-    Ok(ExitCode::from(ends_with(&view, until)))
+) -> Result<AllocationView, Failure> {
+    let turns = Semaphore::new(1);
+    reached(client, allocation_id, until, &turns, &mut Sink::default()).await
 }
 
 /// Of one that has ended, the exit code is its command's own; 128 and its number for a signal, as in a shell.
@@ -141,12 +236,13 @@ pub fn signal(exit: Option<RunExit>) -> Option<u32> {
 }
 
 /// How it stands then. Where it stands meanwhile goes to standard error; it is never older than what this connection was told.
-/// Whoever waits for others, too, looks at so many at once as there are `turns`.
+/// Of several that are waited for, as many are asked for at a time as there are `turns`. The log goes to `sink`.
 pub async fn reached(
     client: &Client,
     allocation_id: &str,
     until: Until,
     turns: &Semaphore,
+    sink: &mut Sink,
 ) -> Result<AllocationView, Failure> {
     let at_lsn = client.decided_lsn();
     let mut log = Log::default();
@@ -182,7 +278,7 @@ pub async fn reached(
         if until == Until::EndedWithLog && runs && !view.node.is_empty() {
             loop {
                 match log.next(client, &view).await {
-                    Ok(Some(data)) => bytes(&data)?,
+                    Ok(Some(data)) => sink.write(&data)?,
                     Ok(None) => break,
                     // It may come back; of a run that is over nothing more is known.
                     Err(error) if error.rule() == Some(Rule::LogUnavailable) => {
@@ -265,6 +361,22 @@ mod tests {
         check(Some((0, 0)), (Some(0), None));
         check(Some((7, 0)), (Some(7), None));
         check(Some((0, 15)), (None, Some(15)));
+    }
+
+    #[test]
+    fn lines_of_several_logs_begin_with_their_names() {
+        let written = |sink: &mut Sink, parts: &[&str]| {
+            let parts = parts.iter().map(|part| sink.lines(part.as_bytes()));
+            let parts: Vec<_> = parts.map(|it| String::from_utf8(it).unwrap()).collect();
+            parts.join("|")
+        };
+        let mut alone = Sink::default();
+        assert_eq!(written(&mut alone, &["a\nb", "c\n"]), "a\nb|c\n");
+        assert!(alone.rest.is_empty());
+        let mut one = Sink::of("s-1");
+        let expected = "s-1: a\n|s-1: bc\ns-1: \n|";
+        assert_eq!(written(&mut one, &["a\nb", "c\n\n", "end"]), expected);
+        assert_eq!(one.rest, b"end");
     }
 
     #[test]

@@ -47,17 +47,16 @@ pub struct NoAllocation {
     id: String,
 }
 
-/// An allocation of the asker's, by its id or name.
-pub async fn allocation(client: &Client, name: &str) -> Result<AllocationView, Failure> {
-    let view = whole(client, name).await?.view;
-    view.ok_or_else(|| QueryError::Empty.into())
-}
-
 /// All that is told of one.
 pub async fn whole(client: &Client, name: &str) -> Result<AllocationReply, Failure> {
     let id = names::allocation(client, name).await?;
-    let ask = async || client.allocation_whole(&*id, 0).await;
-    of_allocation(client, &id, ask).await
+    of_id(client, &id).await
+}
+
+/// The same of one whose ID is known.
+pub async fn of_id(client: &Client, id: &str) -> Result<AllocationReply, Failure> {
+    let ask = async || client.allocation_whole(id, 0).await;
+    of_allocation(client, id, ask).await
 }
 
 /// What the cell says of an allocation that its read model may not have yet.

@@ -6,7 +6,9 @@ use crate::{
     context::{Context, Whose},
     explain::object,
     list::State,
-    print::{Output, Page, Sheet, column, exactly, moment, number, plain, valued, wide},
+    print::{
+        Output, Page, Sheet, column, counted, exact_number, moment, number, plain, valued, wide,
+    },
 };
 use clap::Args;
 use client::{Client, JobSetView, JobSetsQuery, UsageBy, UsageQuery};
@@ -25,7 +27,7 @@ pub struct JobSets {
     #[arg(long)]
     queue: Option<String>,
     /// Only those with an allocation in this state, of several in any of them.
-    #[arg(long = "state", value_enum)]
+    #[arg(long = "state", value_enum, value_delimiter = ',')]
     states: Vec<State>,
     /// What each has cost since its first request, too; that is asked of the bill, which takes longer.
     #[arg(long)]
@@ -49,24 +51,26 @@ impl JobSets {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let of_all = context.tenant_of(self.whose.tenant.as_deref()).is_none();
         let client = context.asker(self.whose.tenant.as_deref()).await?;
-        let states = self.states.iter().map(|state| state.standing().into());
+        let is_wanted = |one: &JobSetView| {
+            self.states.is_empty() || self.states.iter().any(|state| count(one, *state) > 0)
+        };
         let mut query = JobSetsQuery {
             name_prefix: self.name_prefix.unwrap_or_default(),
             queue: self.queue.unwrap_or_default(),
-            states: states.collect(),
+            states: State::numbers(&self.states),
             after: self.after.unwrap_or_default(),
             ..JobSetsQuery::default()
         };
         let mut found: Vec<JobSetView> = Vec::new();
-        loop {
+        let as_of = loop {
             query.limit = (self.limit - found.len() as u32).min(PAGE_MAX);
             let page = client.job_sets(&query).await?;
-            found.extend(page.job_sets);
+            found.extend(page.job_sets.into_iter().filter(is_wanted));
             query.after = page.next;
             if query.after.is_empty() || found.len() as u32 >= self.limit {
-                break;
+                break page.lsn;
             }
-        }
+        };
         let next = Some(query.after.as_str()).filter(|next| !next.is_empty());
         let costs = match self.cost {
             true => Some(Costs::of(&client, &found).await?),
@@ -77,7 +81,8 @@ impl JobSets {
             .map(|one| json(one, costs.as_ref()))
             .collect();
         let value = object([
-            ("job_sets", job_sets),
+            ("items", job_sets),
+            ("as_of", as_of.into()),
             ("currency", costs.as_ref().map(|it| &*it.currency).into()),
             (
                 "charged_through_ms",
@@ -100,9 +105,25 @@ impl JobSets {
     }
 }
 
+/// How many of its allocations are in a state.
+fn count(one: &JobSetView, state: State) -> u64 {
+    match state {
+        State::Requested => one.requested,
+        State::Waiting => one.waiting,
+        State::Placed => one.placed,
+        State::Started => one.started,
+        State::Stopping => one.stopping,
+        State::Ended => one.finished + one.failed + one.cancelled + one.denied,
+        State::Finished => one.finished,
+        State::Failed => one.failed,
+        State::Cancelled => one.cancelled,
+        State::Denied => one.denied,
+    }
+}
+
 /// What job sets cost, by tenant, name and queue.
 #[derive(Default)]
-struct Costs {
+pub struct Costs {
     micro: BTreeMap<[String; 3], i128>,
     currency: String,
     through: Millis,
@@ -151,12 +172,12 @@ impl Costs {
     }
 }
 
-fn sheet(found: &[JobSetView], costs: Option<&Costs>, of_all: bool, now_ms: i64) -> Sheet {
+pub fn sheet(found: &[JobSetView], costs: Option<&Costs>, of_all: bool, now_ms: i64) -> Sheet {
     let row = |one: &JobSetView| {
         let age = now_ms - one.last_change_ms;
         let cost = costs.map(|costs| {
             let (micro, currency) = (costs.micro(one), &costs.currency);
-            exactly(format!("{} {currency}", amount::money(micro)), micro)
+            counted(format!("{} {currency}", amount::money(micro)), micro)
         });
         let row = vec![
             plain(&one.job_set),
@@ -184,7 +205,7 @@ fn sheet(found: &[JobSetView], costs: Option<&Costs>, of_all: bool, now_ms: i64)
             true => column("tenant", "tenant"),
             false => wide("tenant", "tenant"),
         },
-        column("queue", "queue"),
+        column("queue", "queue").rank(7),
         column("requested", "requested"),
         column("waiting", "waiting"),
         wide("placed", "placed"),
@@ -192,9 +213,9 @@ fn sheet(found: &[JobSetView], costs: Option<&Costs>, of_all: bool, now_ms: i64)
         wide("stopping", "stopping"),
         column("finished", "finished"),
         column("failed", "failed"),
-        wide("cancelled", "cancelled"),
-        wide("denied", "denied"),
-        column("changed_age_ms", "changed"),
+        column("cancelled", "cancelled"),
+        column("denied", "denied").rank(9),
+        column("changed_age_ms", "changed").rank(8),
         wide("first_requested_ms", "first requested"),
         wide("last_change_ms", "last change"),
     ];
@@ -203,7 +224,7 @@ fn sheet(found: &[JobSetView], costs: Option<&Costs>, of_all: bool, now_ms: i64)
 }
 
 fn json(one: &JobSetView, costs: Option<&Costs>) -> Value {
-    let cost = costs.map(|costs| costs.micro(one).to_string());
+    let cost = costs.map(|costs| exact_number(costs.micro(one)));
     object([
         ("tenant", one.tenant.as_str().into()),
         ("job_set", one.job_set.as_str().into()),

@@ -21,8 +21,8 @@ pub enum LedgerCommand {
 #[derive(Args)]
 pub struct CopyTo {
     /// The copy's directory, on a disk that does not fail together with the bus's.
-    #[arg(long)]
-    to: PathBuf,
+    #[arg(long, alias = "to", value_name = "DIR")]
+    out: PathBuf,
     /// Go on copying what comes.
     #[arg(long)]
     follow: bool,
@@ -30,7 +30,7 @@ pub struct CopyTo {
 
 impl CopyTo {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let mut copy = Copy::open(&self.to)?;
+        let mut copy = Copy::open(&self.out)?;
         loop {
             let bus = match context.ledger().await {
                 Ok(bus) => bus,

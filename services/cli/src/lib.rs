@@ -8,11 +8,13 @@ mod bus;
 mod cancel;
 mod cell;
 mod checks;
+mod complete;
 mod context;
 mod explain;
 mod failure;
 mod follow;
 mod get;
+mod help;
 pub mod inputs;
 mod job_sets;
 mod ledger_copy;
@@ -45,13 +47,14 @@ mod what_if;
 
 use clap::error::ContextKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap_complete::CompleteEnv;
 use failure::EXIT_CODES;
 use operate::Flags;
 use std::process::ExitCode;
 
 pub(crate) use failure::Failure;
 
-/// Shares out machines among tenants, and shows why and for how much.
+/// Allocates machines to tenants, and explains each decision and its cost.
 #[derive(Parser)]
 #[command(name = "apportion", version, arg_required_else_help = true, after_help = EXIT_CODES)]
 struct Args {
@@ -63,156 +66,157 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Say where the cell is and who one is, once for all commands.
+    /// Manage connection profiles.
     Context {
         #[command(subcommand)]
         command: context::ContextCommand,
     },
-    /// Make a cell's streams; show and raise its feature level.
+    /// Create a cell's streams; show and raise its feature level.
     Cell {
         #[command(subcommand)]
         command: cell::CellCommand,
     },
-    /// Say who is who on the bus: keys, accounts, users. For the operator of the bus.
+    /// Manage keys, accounts and users of the bus, as its operator.
     Bus {
         #[command(subcommand)]
         command: bus::BusCommand,
     },
-    /// Make the certificates by which servers are known. For the operator of the servers.
+    /// Create certificates for the servers, as their operator.
     Tls {
         #[command(subcommand)]
         command: tls::TlsCommand,
     },
-    /// Hand out the contract; make the tables of the services, or compare them.
+    /// Write the message descriptors; create or compare the tables of the services.
     Schema {
         #[command(subcommand)]
         command: schema::SchemaCommand,
     },
-    /// Run all five services in this one process.
+    /// Run all five services in one process.
     Serve(serve::Serve),
-    /// Ask for an allocation, and wait for the outcome.
+    /// Request allocations and wait for the outcome.
     Submit(Box<submit::Submit>),
-    /// End an allocation, or take it out of the queue; or all of a job set.
+    /// Cancel allocations, or all of a job set.
     Cancel(cancel::Cancel),
-    /// Change the priority of an allocation, or of all of a job set.
+    /// Change the priority of allocations, or of all of a job set.
     Priority(cancel::Priority),
-    /// Lease named resources of a tenant, and give them back.
+    /// Lease and release named resources of a tenant.
     Resource(resource::Resource),
-    /// Show what a run has written.
+    /// Show the output of runs.
     Logs(follow::Logs),
-    /// Wait until allocations were accepted, have started or have ended.
+    /// Wait until allocations are accepted, started or ended.
     Wait(wait::Wait),
-    /// Follow a tenant's events.
+    /// Follow the events of a tenant.
     Watch(watch::Watch),
-    /// Bring a tenant into being, or change how it is treated.
+    /// Create or change a tenant.
     Tenant(operate::Tenant),
-    /// Limit what tenants, teams and namespaces may hold and spend, or show it.
+    /// Set and show limits and budgets of tenants, teams and namespaces.
     Quota {
         #[command(subcommand)]
         command: quotas::QuotaCommand,
     },
-    /// Say what resources cost, or show it.
+    /// Set and show the prices of resources.
     Rates {
         #[command(subcommand)]
         command: bill::RatesCommand,
     },
-    /// Set a queue: whom it is for, its part and its limits.
+    /// Create or change a queue: its tenants, weight and limits.
     QueueSet(operate::QueueSet),
-    /// Set what a priority is worth against others.
+    /// Create or change a priority class.
     PriorityClass(operate::PriorityClass),
-    /// Set the cell's scheduling policy.
+    /// Change the cell's scheduling policy.
     Policy(operate::Policy),
     /// Keep new allocations off nodes.
     Cordon(operate::Cordon),
-    /// Let new allocations on nodes again.
+    /// Allow new allocations on nodes again.
     Uncordon(operate::Uncordon),
-    /// Clear nodes: nothing new comes, and what runs there is placed elsewhere.
+    /// Keep new allocations off nodes and move running ones elsewhere.
     Drain(operate::Drain),
-    /// Give taints to a node, or take them from it.
+    /// Add taints to a node, or remove them.
     Taint(operate::Taint),
-    /// Keep nodes for one queue in an interval.
+    /// Reserve nodes for a queue in an interval.
     Reserve(operate::Reserve),
-    /// Take a reservation back.
+    /// Delete a reservation.
     Unreserve(operate::Unreserve),
-    /// Show what files of settings would change; nothing is changed.
+    /// Show what files of settings would change, without changing it.
     Plan(apply::Plan),
-    /// Change settings to what files say.
+    /// Change settings to match files.
     Apply(apply::Apply),
-    /// Show what operators have set, or print it as a file that `apply` takes.
+    /// Show settings, or print them as a file for `apply`.
     Settings {
         #[command(subcommand)]
         command: settings::SettingsCommand,
     },
-    /// List a tenant's allocations, the newest request first.
+    /// List the allocations of a tenant, the newest request first.
     List(Box<list::List>),
     /// Show an allocation.
     Get(get::Get),
-    /// Show an allocation of a tenant's: what it asked for, what it used, what it costs.
+    /// Show an allocation with its request, usage and cost.
     Describe(bill::Describe),
-    /// Say why an allocation stands where it stands, now or at an earlier position.
+    /// Explain why an allocation waits or where it was placed, now or at an earlier position.
     Explain(explain::Explain),
-    /// Show what a tenant has waiting.
+    /// Show the waiting allocations of a tenant in their order.
     Queue(look::Queue),
-    /// Show the queues: their weight, what they hold, what waits.
+    /// List queues with their weight, held resources and backlog.
     Queues(queues::Queues),
-    /// Show what a tenant lost to others, or, for an operator, anybody.
+    /// List preempted allocations.
     Preemptions(queues::Preemptions),
-    /// Show the advance reservations of nodes, and what became of them.
+    /// List advance reservations of nodes with their state.
     Reservations(reservations::Reservations),
-    /// Say what became of an operation, by the id that was told before it was sent.
+    /// Show the outcome of an operation by its ID.
     Operation(operation::Operation),
-    /// Show what was refused of late, and by which rule.
+    /// List recent refusals with their rules.
     Refusals(refusals::Refusals),
-    /// Show a tenant's job sets: how many of their allocations stand where.
+    /// List job sets with the number of their allocations by state.
     JobSets(job_sets::JobSets),
-    /// Show the tenants, with what each has.
+    /// List tenants with their allocations and resources.
     Tenants(tenants::Tenants),
-    /// Show the nodes: what each has, how much is taken, what is said of it.
+    /// List nodes with their state, capacity and free resources.
     Nodes(nodes::Nodes),
-    /// Show who takes the most: nodes, tenants or queues.
+    /// Show the nodes, tenants or queues with the highest usage.
     Top {
         #[command(subcommand)]
         command: top::TopCommand,
     },
-    /// Say who may be a node of the cell.
+    /// Approve, list, describe and forget nodes.
     Node {
         #[command(subcommand)]
         command: operate::NodeCommand,
     },
-    /// Show what tenants owe for a month.
+    /// Show the bill of a month by tenant.
     Bill(bill::Bill),
-    /// Show what was used, and what it costs.
+    /// Show usage with its cost.
     Usage(Box<bill::Usage>),
-    /// Report on a month: a page for people, or its summaries here.
+    /// Report on a month, as a page or as tables.
     Report(bill::Report),
-    /// Show a tenant's budgets, or all, and when they will be exhausted.
+    /// List budgets with the moment when they will be exhausted.
     Budgets(bill::Budgets),
     /// Close, show, export, explain and reconcile the bill of a month.
     Invoice {
         #[command(subcommand)]
         command: bill::InvoiceCommand,
     },
-    /// Check that no moment of any machine is lost or billed twice.
+    /// Check that capacity time is billed exactly once.
     Conservation(checks::Conservation),
-    /// Read the whole ledger, check its chain, and ask all who have read it before.
+    /// Verify the ledger's chain against snapshots, tables and bill.
     Verify(checks::Verify),
     /// Copy the ledger.
     Ledger {
         #[command(subcommand)]
         command: ledger_copy::LedgerCommand,
     },
-    /// Say what a ledger that lost its end lacks, and mend it as a person approves.
+    /// Show what a truncated ledger lacks, and repair it by an approved plan.
     Repair(repair::Repair),
-    /// Print a script by which a shell completes commands: `source <(apportion completions bash)`.
+    /// Print a script for shell completion: `source <(apportion completions bash)`.
     Completions(manual::Completions),
-    /// Write the pages of the manual.
+    /// Write the manual pages.
     Man(manual::Man),
-    /// Say what another policy, queue, set of nodes or request would change; nothing is changed.
+    /// Show what another policy, queue, set of nodes or request would change.
     WhatIf(what_if::WhatIf),
 }
 
 fn commands() -> clap::Command {
-    plain(again::with_watch(Args::command()))
+    let commands = plain(again::with_watch(Args::command()));
+    help::grouped(complete::with_names(commands)).max_term_width(help::WIDTH)
 }
 
 /// A command as it is described to people: a default that means nothing was said is no value that anybody would write. A number
@@ -236,8 +240,13 @@ fn plain(command: clap::Command) -> clap::Command {
 /// What stands for nothing where an option is not given.
 const NOTHING: [&str; 4] = ["", "0", "0s", "0.0"];
 
+/// The variable by which a shell asks for completions.
+const COMPLETE: &str = "APPORTION_COMPLETE";
+
 /// The whole process. It stands here, and not in `main.rs`, so that the parsers can be fed from other crates.
 pub fn main() -> ExitCode {
+    // Where a shell asks how a line may go on, this answers and ends.
+    CompleteEnv::with_factory(commands).var(COMPLETE).complete();
     let matches = commands().try_get_matches().unwrap_or_else(|mut error| {
         // What begins with two dashes and is no flag is hardly ever meant as a value.
         error.remove(ContextKind::Suggested);
@@ -272,7 +281,7 @@ async fn run(args: Args) -> Result<ExitCode, Failure> {
     let context = || chosen.open();
     let done = match args.command {
         Command::Context { command } => command.run(&chosen),
-        Command::Completions(completions) => completions.run(commands()),
+        Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(commands()),
         Command::Cell { command } => cell::run(command).await,
         Command::Bus { command } => command.run(&chosen).await,

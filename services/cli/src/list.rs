@@ -5,14 +5,14 @@ use crate::{
     context::{Context, Whose},
     explain::object,
     print::{
-        Cell, Output, Page, Sheet, bound, column, exactly, moment_or_never, named, number, plain,
-        quantity, valued, wide,
+        Cell, Output, Page, Sheet, Tone, allocation, bound, column, exactly, moment_or_never,
+        named, number, plain, quantity, valued, wide,
     },
     submit::{why, words},
 };
 use clap::{Args, ValueEnum};
 use client::{AllocationStanding, AllocationView, AllocationsQuery};
-use schemas::v1::{self, Label, Waiting};
+use schemas::v1::{self, EndCause, Label, Waiting};
 use serde_json::{Map, Value};
 use vocab::ResourceKind;
 
@@ -20,8 +20,9 @@ use vocab::ResourceKind;
 pub struct List {
     #[command(flatten)]
     whose: Whose,
-    /// Only what is in this state, of several in any of them; without, all that is not over.
-    #[arg(long = "state", value_enum)]
+    /// Only what is in this state, of several in any of them; without, all that is not over. Of what has ended: finished, failed,
+    /// cancelled or denied, as `job-sets` counts them.
+    #[arg(long = "state", value_enum, value_delimiter = ',')]
     states: Vec<State>,
     /// What is over, too.
     #[arg(long, conflicts_with = "states")]
@@ -86,13 +87,42 @@ pub enum State {
     Started,
     Stopping,
     Ended,
+    /// Ended by itself, with success.
+    Finished,
+    /// Ended for any other cause than a cancel.
+    Failed,
+    Cancelled,
+    /// By quota.
+    Denied,
 }
 
 impl State {
     /// Every state, as the contract numbers them.
     pub fn all() -> Vec<i32> {
-        let all = Self::value_variants().iter();
-        all.map(|state| state.standing().into()).collect()
+        Self::numbers(Self::value_variants())
+    }
+
+    /// The states of the contract that these are, each once.
+    pub fn numbers(states: &[Self]) -> Vec<i32> {
+        let mut numbers: Vec<i32> = states.iter().map(|it| it.standing().into()).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
+    }
+
+    /// Returns whether an allocation is in this state.
+    pub fn is_of(self, one: &AllocationView) -> bool {
+        let is_over = one.state() == AllocationStanding::Ended;
+        match (self, one.ended.map(|ended| ended.cause())) {
+            (Self::Finished, cause) => is_over && cause == Some(EndCause::Finished),
+            (Self::Cancelled, cause) => is_over && cause == Some(EndCause::Cancelled),
+            (Self::Denied, cause) => is_over && cause.is_none(),
+            (Self::Failed, cause) => {
+                let others = [EndCause::Finished, EndCause::Cancelled];
+                is_over && cause.is_some_and(|cause| !others.contains(&cause))
+            }
+            (state, _) => one.state() == state.standing(),
+        }
     }
 
     pub fn standing(self) -> AllocationStanding {
@@ -102,7 +132,9 @@ impl State {
             Self::Placed => AllocationStanding::Placed,
             Self::Started => AllocationStanding::Started,
             Self::Stopping => AllocationStanding::Stopping,
-            Self::Ended => AllocationStanding::Ended,
+            Self::Ended | Self::Finished | Self::Failed | Self::Cancelled | Self::Denied => {
+                AllocationStanding::Ended
+            }
         }
     }
 }
@@ -181,13 +213,16 @@ impl List {
             Some(_) => SORTED_MAX.max(limit),
             None => limit,
         };
+        let states = self.states.clone();
+        let is_wanted =
+            |one: &AllocationView| states.is_empty() || states.iter().any(|state| state.is_of(one));
         let mut query = self.query(now_ms);
         query.oldest_first = by_cell.unwrap_or(false);
         let mut found = Vec::new();
         let lsn = loop {
             query.limit = (most - found.len() as u32).min(PAGE_MAX);
             let page = client.allocations(&query).await?;
-            found.extend(page.allocations);
+            found.extend(page.allocations.into_iter().filter(is_wanted));
             query.after = page.next;
             if query.after.is_empty() || found.len() as u32 >= most {
                 break page.lsn;
@@ -211,11 +246,11 @@ impl List {
             }),
         };
         let value = object([
-            ("allocations", found.iter().map(json).collect()),
+            ("items", found.iter().map(json).collect()),
+            ("as_of", lsn.into()),
             // In another order than the cell's there is no next page.
             ("next", next.filter(|_| sort.is_none()).into()),
             ("may_be_more", is_cut.into()),
-            ("lsn", lsn.into()),
         ]);
         let sheet = sheet(&found, now_ms).only(&columns);
         Page::new(value)
@@ -225,11 +260,7 @@ impl List {
     }
 
     fn query(self, now_ms: i64) -> AllocationsQuery {
-        let mut states: Vec<i32> = self
-            .states
-            .iter()
-            .map(|state| state.standing().into())
-            .collect();
+        let mut states = State::numbers(&self.states);
         if self.all {
             states = State::all();
         }
@@ -253,13 +284,13 @@ impl List {
     }
 }
 
-fn sheet(found: &[AllocationView], now_ms: i64) -> Sheet {
+pub fn sheet(found: &[AllocationView], now_ms: i64) -> Sheet {
     let row = |one: &AllocationView| {
         vec![
-            plain(&one.allocation_id),
+            allocation(&one.allocation_id),
             named(&one.name),
             plain(&one.job_set),
-            plain(state(one)),
+            plain(state(one)).tone(tone(one)),
             plain(&one.queue),
             named(&one.node),
             named(&one.team),
@@ -289,10 +320,10 @@ fn sheet(found: &[AllocationView], now_ms: i64) -> Sheet {
     let columns = vec![
         column("allocation_id", "allocation"),
         column("name", "name"),
-        column("job_set", "job set"),
+        column("job_set", "job set").rank(9),
         column("state", "state"),
-        column("queue", "queue"),
-        column("node", "node"),
+        column("queue", "queue").rank(8),
+        column("node", "node").rank(4),
         wide("team", "team"),
         wide("namespace", "namespace"),
         wide("gang", "gang"),
@@ -302,9 +333,9 @@ fn sheet(found: &[AllocationView], now_ms: i64) -> Sheet {
         wide("time_limit_ms", "time limit"),
         wide("quota_flags", "quota"),
         wide("explanation", "why"),
-        column("cpu_milli", "cpu"),
-        column("memory_bytes", "memory"),
-        column("gpu_milli", "gpu"),
+        column("cpu_milli", "cpu").rank(6),
+        column("memory_bytes", "memory").rank(7),
+        column("gpu_milli", "gpu").rank(5),
         column("age_ms", "age"),
         wide("priority", "priority"),
         wide("attempts", "attempts"),
@@ -343,6 +374,16 @@ pub fn state(one: &AllocationView) -> String {
         (_, reason) => words(reason),
     };
     stands(one, reason)
+}
+
+/// How that looks.
+pub fn tone(one: &AllocationView) -> Tone {
+    match (one.state(), one.ended.map(|ended| ended.cause())) {
+        (AllocationStanding::Ended, Some(EndCause::Finished)) => Tone::Faint,
+        (AllocationStanding::Ended, _) => Tone::Bad,
+        (AllocationStanding::Placed | AllocationStanding::Started, _) => Tone::Good,
+        _ => Tone::Waits,
+    }
 }
 
 /// Where it stands, and why in the cell's own words.
@@ -445,7 +486,7 @@ pub fn json(one: &AllocationView) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use schemas::v1::{EndCause, Ended, Refusal, Rule, WaitingReason};
+    use schemas::v1::{Ended, Refusal, Rule, WaitingReason};
 
     fn view() -> AllocationView {
         AllocationView {
@@ -520,6 +561,37 @@ mod tests {
             "ended: node lost",
             "ended: node lost",
         );
+    }
+
+    #[test]
+    fn what_has_ended_is_in_one_state_of_its_end() {
+        let ended = |cause: Option<EndCause>| AllocationView {
+            state: AllocationStanding::Ended.into(),
+            ended: cause.map(|cause| Ended {
+                cause: cause.into(),
+                ..Ended::default()
+            }),
+            ..view()
+        };
+        let check = |cause, expected| {
+            let one = ended(cause);
+            let of = State::value_variants().iter().filter(|it| it.is_of(&one));
+            assert_eq!(
+                of.collect::<Vec<_>>(),
+                [&State::Ended, &expected],
+                "{cause:?}"
+            );
+        };
+        check(Some(EndCause::Finished), State::Finished);
+        check(Some(EndCause::Cancelled), State::Cancelled);
+        check(None, State::Denied);
+        for cause in [EndCause::Failed, EndCause::NodeLost, EndCause::Unspecified] {
+            check(Some(cause), State::Failed);
+        }
+        let failed = [State::Failed, State::Cancelled, State::Waiting];
+        let numbers = [AllocationStanding::Waiting, AllocationStanding::Ended].map(i32::from);
+        assert_eq!(State::numbers(&failed), numbers);
+        assert!(State::Requested.is_of(&view()) && !State::Failed.is_of(&view()));
     }
 
     #[test]

@@ -2,14 +2,15 @@
 
 use crate::{
     Failure,
-    context::Context,
-    print::{Output, Page, Sheet, column, moment, number, plain, wide},
+    context::{Context, Whose},
+    print::{Output, Page, Sheet, allocation, column, moment, named, number, plain, wide},
 };
 use clap::Args;
-use client::QueueQuery;
+use client::{Client, QueueQuery};
+use futures::{StreamExt, TryStreamExt, stream};
 use schemas::v1;
 use std::time::Duration;
-use vocab::WaitingReason;
+use vocab::{Rule, WaitingReason};
 
 /// How often and how far apart the read model is looked at before something counts as not there.
 const LOOKS: u32 = 10;
@@ -38,8 +39,11 @@ pub fn place(node: &str, gpus: &[v1::GpuShare]) -> String {
 
 #[derive(Args)]
 pub struct Queue {
-    /// Without it, the context's.
-    tenant: Option<String>,
+    /// The tenant; without it, the context's.
+    #[arg(value_name = "TENANT", conflicts_with = "tenant")]
+    of: Option<String>,
+    #[command(flatten)]
+    whose: Whose,
     /// How many at the most.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
     limit: u32,
@@ -47,19 +51,36 @@ pub struct Queue {
     output: Output,
 }
 
+/// Questions that are asked at once.
+const AT_ONCE: usize = 8;
+
+/// The name of an allocation that waits; empty if it has none or is no longer known.
+async fn name(client: &Client, id: &str) -> Result<String, Failure> {
+    match client.allocation(id, 0).await {
+        Ok(view) => Ok(view.name),
+        Err(error) if error.rule() == Some(Rule::AllocationNotFound) => Ok(String::new()),
+        Err(error) => Err(error.into()),
+    }
+}
+
 impl Queue {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let client = context.asker_of_one(self.tenant.as_deref()).await?;
+        let tenant = self.whose.tenant.or(self.of);
+        let client = context.asker_of_one(tenant.as_deref()).await?;
         let query = QueueQuery {
             limit: self.limit,
             at_lsn: 0,
         };
-        let queue = client.queue(&query).await?.waiting;
-        let rows = queue.iter().map(|one| {
+        let found = client.queue(&query).await?;
+        let (queue, lsn) = (found.waiting, found.lsn);
+        let names = queue.iter().map(|one| name(&client, &one.allocation_id));
+        let names: Vec<_> = stream::iter(names).buffered(AT_ONCE).try_collect().await?;
+        let rows = queue.iter().zip(names).map(|(one, name)| {
             let reason = WaitingReason::from_number(one.reason);
             vec![
                 number(one.position),
-                plain(&one.allocation_id),
+                allocation(&one.allocation_id),
+                named(&name),
                 plain(&one.queue),
                 number(one.priority),
                 plain(reason.map_or("not tried yet".to_owned(), |reason| {
@@ -71,12 +92,15 @@ impl Queue {
         let columns = vec![
             column("position", "place"),
             column("allocation_id", "allocation"),
+            column("name", "name"),
             wide("queue", "queue"),
-            column("priority", "priority"),
+            column("priority", "priority").rank(8),
             column("reason", "waits for"),
-            column("since_ms", "since"),
+            column("since_ms", "since").rank(9),
         ];
         let all = columns.len();
-        Page::of(Sheet::new(columns, all, rows.collect()), "nothing waits").print(self.output)
+        Page::of(Sheet::new(columns, all, rows.collect()), "nothing waits")
+            .of_lsn(lsn)
+            .print(self.output)
     }
 }

@@ -2,11 +2,11 @@
 //! to clap.
 
 use crate::{
-    Failure,
+    COMPLETE, Failure,
     print::{bytes, say},
 };
 use clap::{Args, Command};
-use clap_complete::{Shell, generate};
+use clap_complete::{Shell, env::Shells};
 use std::{fs, path::PathBuf};
 
 #[derive(Args)]
@@ -23,10 +23,14 @@ pub struct Man {
 }
 
 impl Completions {
-    pub fn run(self, mut commands: Command) -> Result<(), Failure> {
-        let name = commands.get_name().to_owned();
+    pub fn run(self) -> Result<(), Failure> {
+        let shell = self.shell.to_string();
+        let shells = Shells::builtins();
+        let unknown = || Failure::usage(format!("{shell}: this shell is not known"));
+        let shell = shells.completer(&shell).ok_or_else(unknown)?;
+        let name = "apportion";
         let mut script = Vec::new();
-        generate(self.shell, &mut commands, name, &mut script);
+        shell.write_registration(COMPLETE, name, name, name, &mut script)?;
         bytes(&script)
     }
 }

@@ -1,4 +1,4 @@
-//! An allocation by its name, or by the beginning of its name or id.
+//! Allocations by name, by the name of their array, or by the beginning of a name or ID.
 
 use crate::{
     Failure, amount,
@@ -6,7 +6,9 @@ use crate::{
     print::note,
     sending::Left,
 };
+use clap::Args;
 use client::{AllocationStanding, AllocationView, AllocationsQuery, Client};
+use std::collections::{BTreeMap, BTreeSet};
 use vocab::{AllocationId, Millis};
 
 /// Candidates that are named.
@@ -61,29 +63,133 @@ async fn found(client: &Client, text: &str, meant: Meant) -> Result<String, Fail
     if AllocationId::parse(text).is_some() {
         return Ok(text.to_owned());
     }
-    let late = || Failure::unreachable(format!("{text}: nothing was found out in time"));
-    let left = Left::of(client.deadline());
-    left.within(looked_up(client, text, meant))
-        .await
-        .ok_or_else(late)?
+    in_time(client, text, async {
+        let found = candidates(client, text, false).await?;
+        let one = one_of(text, &found, meant)?;
+        Ok(one.allocation_id.clone())
+    })
+    .await
 }
 
-async fn looked_up(client: &Client, text: &str, meant: Meant) -> Result<String, Failure> {
-    let mut found = Vec::new();
-    if !text.is_empty() {
-        // What is over may be a long history, which a name of what is not over needs no look at.
-        found = begins(client, text, &[]).await?;
-        if !found.iter().any(|one| one.name == text) {
-            found.extend(begins(client, text, &State::all()).await?);
+async fn in_time<T>(
+    client: &Client,
+    text: &str,
+    look: impl Future<Output = Result<T, Failure>>,
+) -> Result<T, Failure> {
+    let late = || Failure::unreachable(format!("{text}: nothing was found out in time"));
+    let left = Left::of(client.deadline());
+    left.within(look).await.ok_or_else(late)?
+}
+
+/// Allocations of a command that takes several.
+#[derive(Debug, Clone, Args)]
+pub struct Several {
+    /// Their IDs or names, or the beginning of one; the name of an array stands for all its elements.
+    #[arg(value_name = "ALLOCATION", required = true)]
+    pub allocations: Vec<String>,
+    /// Take all allocations of a name instead of the newest.
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// An allocation that a command line names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    pub id: String,
+    /// Its name; where it has none or was named by its ID, the ID.
+    pub title: String,
+}
+
+impl Several {
+    /// Returns what is named, each allocation once.
+    pub async fn found(&self, client: &Client) -> Result<Vec<Named>, Failure> {
+        self.looked_up(client, Meant::Newest).await
+    }
+
+    /// Resolves like `found`, for a command that changes the allocations: elements of an array that have ended are left out, and
+    /// a name shared by several allocations that have not ended is refused without `--all`.
+    pub async fn to_change(&self, client: &Client) -> Result<Vec<Named>, Failure> {
+        self.looked_up(client, Meant::NewestOfPast).await
+    }
+
+    async fn looked_up(&self, client: &Client, meant: Meant) -> Result<Vec<Named>, Failure> {
+        let (mut named, mut seen) = (Vec::new(), BTreeSet::new());
+        for text in &self.allocations {
+            let found = in_time(client, text, self.of_text(client, text, meant)).await?;
+            named.extend(found.into_iter().filter(|one| seen.insert(one.id.clone())));
         }
-        if is_part_of_an_id(text) && !found.iter().any(|one| one.name == text) {
-            found.extend(ids(client, text, &[]).await?);
-            if found.iter().all(is_over) {
-                found.extend(ids(client, text, &State::all()).await?);
+        Ok(named)
+    }
+
+    async fn of_text(
+        &self,
+        client: &Client,
+        text: &str,
+        meant: Meant,
+    ) -> Result<Vec<Named>, Failure> {
+        if AllocationId::parse(text).is_some() {
+            let (id, title) = (text.to_owned(), text.to_owned());
+            return Ok(vec![Named { id, title }]);
+        }
+        let found = candidates(client, text, self.all).await?;
+        let is_named = found.iter().any(|one| one.name == text);
+        let help = (!self.all && is_named).then_some("--all takes all of this name");
+        let chosen = match group(text, &found, meant, self.all) {
+            Ok(Some(group)) => {
+                if group.is_empty() {
+                    note!("{text}: all of this name have ended");
+                }
+                Ok(group)
             }
+            Ok(None) => one_of(text, &found, meant).map(|one| vec![one]),
+            Err(unclear) => Err(Failure::refused(unclear)),
+        };
+        let chosen = chosen.map_err(|failure| failure.and(help.map(str::to_owned)))?;
+        Ok(chosen.into_iter().map(Named::of).collect())
+    }
+}
+
+impl Named {
+    fn of(one: &AllocationView) -> Self {
+        let name = Some(&one.name).filter(|name| !name.is_empty());
+        Self {
+            id: one.allocation_id.clone(),
+            title: name.unwrap_or(&one.allocation_id).clone(),
         }
     }
-    let (one, of) = chosen(text, &found, meant)
+}
+
+/// Returns all that `text` may mean; with `all`, the ended ones next to others of the same name.
+async fn candidates(
+    client: &Client,
+    text: &str,
+    all: bool,
+) -> Result<Vec<AllocationView>, Failure> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    let is_whole = |one: &AllocationView| one.name == text || element(text, one).is_some();
+    // What is over may be a long history, which a name of what is not over needs no look at.
+    let mut found = begins(client, text, &[]).await?;
+    if all || !found.iter().any(|one| one.name == text) {
+        found.extend(begins(client, text, &State::all()).await?);
+    }
+    if is_part_of_an_id(text) && !found.iter().any(is_whole) {
+        found.extend(ids(client, text, &[]).await?);
+        if found.iter().all(is_over) {
+            found.extend(ids(client, text, &State::all()).await?);
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the one that is meant, and reports on stderr if it is the newest of several.
+fn one_of<'a>(
+    text: &str,
+    found: &'a [AllocationView],
+    meant: Meant,
+) -> Result<&'a AllocationView, Failure> {
+    let (one, of) = chosen(text, found, meant)
         .map_err(Failure::refused)?
         .ok_or_else(|| Failure::refused(Unclear::Nothing(text.to_owned())))?;
     if of > 1 {
@@ -92,7 +198,60 @@ async fn looked_up(client: &Client, text: &str, meant: Meant) -> Result<String, 
             candidate(one)
         );
     }
-    Ok(one.allocation_id.clone())
+    Ok(one)
+}
+
+/// Returns the index of an allocation that is an element of the array `name`.
+fn element(name: &str, one: &AllocationView) -> Option<u32> {
+    let index = one.array_index?;
+    let rest = one.name.strip_prefix(name)?.strip_prefix('-')?;
+    (rest == index.to_string()).then_some(index)
+}
+
+/// Returns the allocations that `text` stands for together: the newest of each index of an array of that name, or with `all`
+/// every allocation of the name or the array. `None`: it stands for one.
+fn group<'a>(
+    text: &str,
+    found: &'a [AllocationView],
+    meant: Meant,
+    all: bool,
+) -> Result<Option<Vec<&'a AllocationView>>, Unclear> {
+    let is_named = found.iter().any(|one| one.name == text);
+    // By index, and with one name by ID.
+    let mut runs: BTreeMap<u32, BTreeMap<&str, &AllocationView>> = BTreeMap::new();
+    for one in found {
+        let index = match is_named {
+            true => (one.name == text && all).then_some(0),
+            false => element(text, one),
+        };
+        if let Some(index) = index {
+            let of_index = runs.entry(index).or_default();
+            of_index.insert(&one.allocation_id, one);
+        }
+    }
+    if runs.is_empty() {
+        return Ok(None);
+    }
+    let mut group = Vec::new();
+    for of_index in runs.into_values() {
+        let of_index = of_index.into_values();
+        let mut of_index: Vec<_> = match meant {
+            Meant::Newest => of_index.collect(),
+            Meant::NewestOfPast => of_index.filter(|one| !is_over(one)).collect(),
+        };
+        of_index.sort_by_key(|one| one.requested_ms);
+        if all {
+            group.extend(of_index);
+        } else if meant == Meant::NewestOfPast && of_index.len() > 1 {
+            return Err(Unclear::Several {
+                text: text.to_owned(),
+                candidates: of_index.into_iter().map(candidate).collect(),
+            });
+        } else {
+            group.extend(of_index.pop());
+        }
+    }
+    Ok(Some(group))
 }
 
 fn is_part_of_an_id(text: &str) -> bool {
@@ -308,5 +467,58 @@ mod tests {
             candidate(&over[1]),
             "3c (train, ended: unspecified, requested 1970-01-01T00:00:00Z)"
         );
+    }
+
+    #[test]
+    fn the_name_of_an_array_stands_for_all_its_elements() {
+        let view = |id: &str, name: &str, index, requested_ms, is_over: bool| AllocationView {
+            allocation_id: id.to_owned(),
+            name: name.to_owned(),
+            array_index: index,
+            requested_ms,
+            ended: is_over.then(schemas::v1::Ended::default),
+            state: match is_over {
+                true => AllocationStanding::Ended,
+                false => AllocationStanding::Started,
+            }
+            .into(),
+            ..AllocationView::default()
+        };
+        let of_two_runs = [
+            view("a0", "sweep-0", Some(0), 1, true),
+            view("a1", "sweep-1", Some(1), 1, true),
+            view("b0", "sweep-0", Some(0), 2, true),
+            view("b1", "sweep-1", Some(1), 2, false),
+            view("c0", "sweep-2", None, 3, false),
+            view("d0", "sweeper-0", Some(0), 3, false),
+        ];
+        let check = |text: &str, meant, all, expected: Option<&str>| {
+            let ids = group(text, &of_two_runs, meant, all).unwrap();
+            let ids = ids.map(|group| {
+                let ids: Vec<_> = group.iter().map(|one| &*one.allocation_id).collect();
+                ids.join(" ")
+            });
+            assert_eq!(ids.as_deref(), expected, "{text} {meant:?} {all}");
+        };
+        check("sweep", Meant::Newest, false, Some("b0 b1"));
+        check("sweep", Meant::Newest, true, Some("a0 b0 a1 b1"));
+        check("sweep", Meant::NewestOfPast, false, Some("b1"));
+        check("sweeper", Meant::Newest, false, Some("d0"));
+        // An element, no element, and a beginning of several names.
+        check("sweep-1", Meant::Newest, false, None);
+        check("sweep-1", Meant::Newest, true, Some("a1 b1"));
+        check("sweep-1", Meant::NewestOfPast, true, Some("b1"));
+        check("swee", Meant::Newest, true, None);
+        let twice = [
+            view("a0", "sweep-0", Some(0), 1, false),
+            view("b0", "sweep-0", Some(0), 2, false),
+        ];
+        let several = group("sweep", &twice, Meant::NewestOfPast, false);
+        assert!(
+            matches!(several, Err(Unclear::Several { .. })),
+            "{several:?}"
+        );
+        let both = group("sweep", &twice, Meant::NewestOfPast, true).unwrap();
+        assert_eq!(both.map(|both| both.len()), Some(2));
     }
 }

@@ -6,7 +6,8 @@ use crate::{
     look::look_again,
     operate::taint_text,
     print::{
-        Output, Page, Sheet, column, moment, moment_or_never, named, number, plain, quantity, wide,
+        Output, Page, Sheet, Tone, column, moment, moment_or_never, named, number, plain, quantity,
+        wide,
     },
     submit::{requirement, words},
 };
@@ -190,7 +191,7 @@ impl Nodes {
     }
 }
 
-fn sheet(nodes: &[NodeView]) -> Sheet {
+pub fn sheet(nodes: &[NodeView]) -> Sheet {
     let row = |node: &NodeView| {
         let has = node.capacity.clone().unwrap_or_default();
         let (used, free) = (amounts(&node.used), amounts(&node.free));
@@ -198,7 +199,11 @@ fn sheet(nodes: &[NodeView]) -> Sheet {
         let labels = labels.map(|label| format!("{}={}", label.name, label.value));
         vec![
             plain(&node.node),
-            plain(words(node.state())),
+            plain(words(node.state())).tone(match node.state() {
+                NodeStanding::Ready => Tone::Good,
+                NodeStanding::Suspect => Tone::Waits,
+                _ => Tone::Bad,
+            }),
             named(&standing(node)),
             named(&has.gpu_model),
             moment_or_never(node.since_ms),
@@ -220,20 +225,20 @@ fn sheet(nodes: &[NodeView]) -> Sheet {
         column("node", "node"),
         column("state", "state"),
         column("standing", "standing"),
-        column("gpu_model", "gpu model"),
+        column("gpu_model", "gpu model").rank(5),
         wide("since_ms", "since"),
         wide("labels", "labels"),
         wide("taints", "taints"),
-        column("cpu_milli", "cpu"),
-        wide("used_cpu_milli", "used"),
-        column("free_cpu_milli", "free"),
-        column("memory_bytes", "memory"),
-        wide("used_memory_bytes", "used"),
-        column("free_memory_bytes", "free"),
-        column("gpus", "gpus"),
-        wide("used_gpu_milli", "used"),
-        column("free_gpu_milli", "free"),
-        column("allocations", "allocations"),
+        column("cpu_milli", "cpu").rank(8),
+        wide("used_cpu_milli", "used cpu"),
+        column("free_cpu_milli", "free cpu"),
+        column("memory_bytes", "memory").rank(9),
+        wide("used_memory_bytes", "used memory"),
+        column("free_memory_bytes", "free memory"),
+        column("gpus", "gpus").rank(7),
+        wide("used_gpu_milli", "used gpu"),
+        column("free_gpu_milli", "free gpu"),
+        column("allocations", "allocations").rank(6),
     ];
     Sheet::new(columns, 7, nodes.iter().map(row).collect())
 }

@@ -3,7 +3,7 @@
 use crate::{
     Failure,
     context::{Context, Whose},
-    print::{Cell, Fields, Output, Page, Sheet, column, named, plain},
+    print::{Cell, Fields, Output, Page, Sheet, allocation, column, named, plain},
     submit::{Indexes, operations_in},
 };
 use clap::Args;
@@ -66,10 +66,10 @@ const UNKNOWN: &str = "unknown";
 const NOTHING_RECORDED: &str = "nothing of it is recorded: it was never received, is still at the inbox, was refused before anything was \
     recorded, or is older than operations are kept; sent again with this id, it is done once";
 
-fn sheet(rows: Vec<Vec<Cell>>) -> Sheet {
+pub fn sheet(rows: Vec<Vec<Cell>>) -> Sheet {
     let columns = vec![
         column("of", "of"),
-        column("operation_id", "operation"),
+        column("operation_id", "operation").rank(9),
         column("state", "state"),
         column("outcome", "outcome"),
         column("allocation_id", "allocation"),
@@ -84,7 +84,7 @@ fn row(title: &str, view: &OperationView) -> Vec<Cell> {
         plain(&view.operation_id),
         plain(known.state),
         named(&known.outcome),
-        named(known.allocation),
+        allocation(known.allocation),
     ]
 }
 

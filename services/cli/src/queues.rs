@@ -5,8 +5,8 @@ use crate::{
     context::{Context, Whose},
     explain::{object, percent},
     print::{
-        Cell, Output, Page, Sheet, column, exactly, moment, named, number, plain, quantity, valued,
-        wide,
+        Cell, Output, Page, Sheet, allocation, column, counted, moment, named, number, plain,
+        quantity, valued, wide,
     },
 };
 use clap::Args;
@@ -49,13 +49,13 @@ impl Queues {
         let queues = all(&client).await?;
         let value = queues.iter().map(queue_json).collect();
         let now_ms = context.clock().now_ms();
-        Page::new(value)
+        Page::list(value)
             .sheet_or(sheet(&queues, now_ms), "no queues")
             .print(self.output)
     }
 }
 
-fn sheet(queues: &[QueueView], now_ms: i64) -> Sheet {
+pub fn sheet(queues: &[QueueView], now_ms: i64) -> Sheet {
     let row = |one: &QueueView| {
         let weight = one.weight_milli;
         let share = |part: Option<u32>| match part {
@@ -72,7 +72,7 @@ fn sheet(queues: &[QueueView], now_ms: i64) -> Sheet {
             named(&one.parent),
             plain(order(one).name()),
             named(&one.tenants.join(" ")),
-            exactly(format!("{}.{:03}", weight / 1000, weight % 1000), weight),
+            counted(format!("{}.{:03}", weight / 1000, weight % 1000), weight),
             number(one.held),
             number(waiting),
             oldest,
@@ -86,17 +86,17 @@ fn sheet(queues: &[QueueView], now_ms: i64) -> Sheet {
     };
     let columns = vec![
         column("queue", "queue"),
-        column("parent", "parent"),
+        column("parent", "parent").rank(9),
         wide("order", "order"),
         wide("tenants", "tenants"),
-        column("weight_milli", "weight"),
+        column("weight_milli", "weight").rank(6),
         column("held", "held"),
         column("waiting", "waiting"),
         column("oldest_age_ms", "oldest"),
         wide("reasons", "waiting for"),
-        column("cpu_milli", "cpu"),
-        column("memory_bytes", "memory"),
-        column("gpu_milli", "gpu"),
+        column("cpu_milli", "cpu").rank(7),
+        column("memory_bytes", "memory").rank(8),
+        column("gpu_milli", "gpu").rank(7),
         column("share_ppm", "share"),
         column("fair_share_ppm", "fair"),
     ];
@@ -193,13 +193,14 @@ impl Preemptions {
         let events = events.ok_or(unreadable)?;
         let value = events.iter().map(preemption_json).collect();
         let none = "nothing was preempted";
-        Page::new(value)
+        Page::list(value)
+            .of_lsn(page.lsn)
             .sheet_or(preempted(&events), none)
             .print(self.output)
     }
 }
 
-fn preempted(events: &[PreemptionEvent]) -> Sheet {
+pub fn preempted(events: &[PreemptionEvent]) -> Sheet {
     let row = |one: &PreemptionEvent| {
         let by = one.by.map_or(String::new(), |by| by.to_string());
         let over = one.over.as_ref();
@@ -207,12 +208,12 @@ fn preempted(events: &[PreemptionEvent]) -> Sheet {
         vec![
             number(one.position.lsn.0),
             moment(one.at.0),
-            plain(one.victim),
+            allocation(&one.victim.to_string()),
             plain(&one.tenant),
             plain(&one.node),
             plain(&one.queue),
             plain(one.cause.name()),
-            named(&by),
+            allocation(&by),
             number(one.priority),
             by_priority,
             plain(over.map_or("stopping", |over| over.outcome.name())),
@@ -228,15 +229,15 @@ fn preempted(events: &[PreemptionEvent]) -> Sheet {
         column("allocation_id", "allocation"),
         wide("tenant", "tenant"),
         column("node", "node"),
-        column("queue", "queue"),
+        column("queue", "queue").rank(5),
         column("cause", "cause"),
-        column("by", "for"),
-        column("priority", "priority"),
-        column("by_priority", "for priority"),
-        column("outcome", "outcome"),
-        column("stopped_at_ms", "stopped"),
-        column("requeued", "queued again"),
-        column("freed", "freed"),
+        column("by", "for").rank(3),
+        column("priority", "priority").rank(4),
+        column("by_priority", "for priority").rank(7),
+        column("outcome", "outcome").rank(6),
+        column("stopped_at_ms", "stopped").rank(9),
+        column("requeued", "queued again").rank(7),
+        column("freed", "freed").rank(8),
         wide("grace_until_ms", "to be gone by"),
     ];
     let all = columns.len();

@@ -3,7 +3,7 @@
 use crate::{
     Failure,
     context::{Context, Whose},
-    print::{Output, Page, Sheet, column, exactly, moment, named, plain, wide},
+    print::{Output, Page, Sheet, column, moment, named, number, plain, wide},
 };
 use clap::Args;
 use client::{RefusalView, RefusalsQuery};
@@ -55,6 +55,9 @@ impl Refusals {
         };
         let found = client.refusals(&query).await?;
         let page = Page::of(sheet(&found.refusals), "nothing was refused");
+        let page = page
+            .of_lsn(found.lsn)
+            .with("next", Some(found.next).filter(|next| *next > 0));
         let page = match found.next {
             0 => page,
             next => page.text(format!("there may be more: --after {next}")),
@@ -63,14 +66,14 @@ impl Refusals {
     }
 }
 
-fn sheet(found: &[RefusalView]) -> Sheet {
+pub fn sheet(found: &[RefusalView]) -> Sheet {
     let row = |one: &RefusalView| {
         let broken = one.broken.clone().unwrap_or_default();
         let rule = Rule::from_number(broken.rule).map_or("", Rule::name);
         // A rule without a limit has 0 for both.
         let has_limit = (broken.limit, broken.actual) != (0, 0);
         let of_a_limit = |amount: u64| match has_limit {
-            true => exactly(amount.to_string(), amount),
+            true => number(amount),
             false => named(""),
         };
         vec![
@@ -83,7 +86,7 @@ fn sheet(found: &[RefusalView]) -> Sheet {
             of_a_limit(broken.actual),
             named(&one.operation_id),
             plain(&one.explanation),
-            exactly(one.number.to_string(), one.number),
+            number(one.number),
             named(&one.by),
         ]
     };
@@ -95,7 +98,7 @@ fn sheet(found: &[RefusalView]) -> Sheet {
         wide("subject", "subject"),
         wide("limit", "limit"),
         wide("actual", "actual"),
-        column("operation_id", "operation"),
+        column("operation_id", "operation").rank(9),
         column("explanation", "why"),
         wide("number", "number"),
         wide("by", "by"),

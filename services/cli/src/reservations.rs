@@ -24,7 +24,7 @@ impl Reservations {
     }
 }
 
-fn sheet(found: &[ReservationView]) -> Sheet {
+pub fn sheet(found: &[ReservationView]) -> Sheet {
     let row = |one: &ReservationView| {
         let wanted = one.wanted.clone().unwrap_or_default();
         vec![
@@ -46,7 +46,7 @@ fn sheet(found: &[ReservationView]) -> Sheet {
         column("nodes_wanted", "nodes"),
         column("from_ms", "from"),
         column("until_ms", "until"),
-        column("nodes", "granted"),
+        column("nodes", "granted").rank(9),
         wide("version", "version"),
         wide("changed_at_ms", "changed"),
     ];

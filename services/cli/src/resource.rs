@@ -3,7 +3,7 @@
 use crate::{
     Failure,
     context::{Context, Whose},
-    print::{Fields, Output, Page, exactly, named, number, plain},
+    print::{Fields, Output, Page, named, number, plain},
     sending::Sending,
     submit::words,
 };
@@ -85,8 +85,6 @@ impl Resource {
             .await?;
         let (slot, id) = (self.slot, || self.sending.id());
         let done = |what: &str| Fields::default().add("result", "result", plain(what));
-        // Tokens may be above what a number of JSON holds exactly.
-        let token = |token: u64| exactly(token.to_string(), token);
         let fields = match self.command {
             ResourceCommand::Create { resource } => {
                 let asked = CreateResource { resource, slot };
@@ -110,9 +108,9 @@ impl Resource {
                     .add(
                         "fencing_token",
                         "fencing token",
-                        token(granted.fencing_token),
+                        number(granted.fencing_token),
                     )
-                    .add("deadline_slot", "until slot", token(granted.deadline_slot))
+                    .add("deadline_slot", "until slot", number(granted.deadline_slot))
             }
             ResourceCommand::Confirm(held) => {
                 let asked = Confirm {
@@ -135,7 +133,7 @@ impl Resource {
                 done("released").add(
                     "fencing_token",
                     "fencing token",
-                    token(released.fencing_token),
+                    number(released.fencing_token),
                 )
             }
             ResourceCommand::Revoke { lease_id } => {
@@ -144,7 +142,7 @@ impl Resource {
                 done("revoked").add(
                     "fencing_token",
                     "fencing token",
-                    token(revoked.fencing_token),
+                    number(revoked.fencing_token),
                 )
             }
             ResourceCommand::Reclaim { lease_id } => {
@@ -166,8 +164,8 @@ impl Resource {
                         fields
                             .add("lease_state", "lease is", plain(words(of.state())))
                             .add("holder", "holder", plain(&of.holder))
-                            .add("fencing_token", "fencing token", token(of.fencing_token))
-                            .add("deadline_slot", "until slot", token(of.deadline_slot))
+                            .add("fencing_token", "fencing token", number(of.fencing_token))
+                            .add("deadline_slot", "until slot", number(of.deadline_slot))
                             .add("resources", "holds", plain(of.resources.join(" ")))
                     }
                 }

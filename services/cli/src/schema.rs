@@ -145,7 +145,7 @@ fn load<S: Service>(dir: &Path) -> Result<Config<S::Settings>, Failure> {
 
 /// Fails when anything differs, for who looks at the exit code alone.
 fn report(found: &[Found], output: Output) -> Result<(), Failure> {
-    let page = Page::new(found.iter().map(object).collect());
+    let page = Page::list(found.iter().map(object).collect());
     let page = match found.is_empty() {
         true => page.text("The tables are as this version wants them."),
         false => page.lines(

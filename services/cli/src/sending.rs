@@ -4,7 +4,9 @@ use crate::{Failure, amount, context::Context, print::note};
 use chassis::Stopwatch;
 use clap::Args;
 use client::{AllocationsQuery, Client, Operation};
+use data_encoding::HEXLOWER;
 use schemas::v1::SettingView;
+use sha2::{Digest, Sha256};
 use std::time::Duration;
 
 /// Between two tries of what may succeed the next time: to reach a bus that is away, and to send what has no outcome yet.
@@ -35,6 +37,21 @@ impl Sending {
         let base = self.chosen();
         note!("operations of {base}");
         base
+    }
+
+    /// The operations of several things, each given by its title and a text that tells it from the others, once they are told. An
+    /// operation of one thing alone is the one that was chosen.
+    pub fn ids<'a>(&self, all: impl ExactSizeIterator<Item = (&'a str, &'a str)>) -> Vec<String> {
+        if all.len() == 1 {
+            return vec![self.id()];
+        }
+        let base = self.base();
+        let ids = all.map(|(title, of)| {
+            let id = derived_id(&[&base, of]);
+            note!("operation {id}: {title}");
+            id
+        });
+        ids.collect()
     }
 
     fn chosen(&self) -> String {
@@ -106,6 +123,16 @@ impl Sending {
         let late = || Failure::unreachable(NotThere(deadline));
         done.unwrap_or_else(|_| Err(last.unwrap_or_else(late)))
     }
+}
+
+/// The ID of an operation made of these parts: the same for the same parts.
+pub fn derived_id(parts: &[&str]) -> String {
+    let mut digest = Sha256::new();
+    for part in parts {
+        digest.update(part);
+        digest.update([0]);
+    }
+    HEXLOWER.encode(&digest.finalize()[..16])
 }
 
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,7 @@ use crate::{
     context::Context,
     manifest::did_you_mean,
     nodes::amounts,
-    print::{Output, Page, Sheet, column, exactly, named, number, plain, quantity, wide},
+    print::{Output, Page, Sheet, column, counted, named, number, plain, quantity, wide},
     settings,
     top::share,
 };
@@ -62,7 +62,7 @@ pub async fn demand(client: &Client, name: &Token) -> Result<(), Failure> {
     // Among them are those that have asked for something and were never set.
     let set = others.iter().filter(|it| it.version > 0);
     let meant = did_you_mean(name.as_str(), set.map(|it| it.tenant.as_str()));
-    Err(Failure::usage(format!(
+    Err(Failure::refused(format!(
         "{name}: there is no such tenant{meant}"
     )))
 }
@@ -87,14 +87,14 @@ impl Tenants {
     }
 }
 
-fn sheet(tenants: &[TenantView], capacity: [u64; 3]) -> Sheet {
+pub fn sheet(tenants: &[TenantView], capacity: [u64; 3]) -> Sheet {
     let row = |one: &TenantView| {
         let held = amounts(&one.held);
         let weight = one.weight_milli;
         vec![
             plain(&one.tenant),
             named(&one.queues.join(" ")),
-            exactly(format!("{}.{:03}", weight / 1000, weight % 1000), weight),
+            counted(format!("{}.{:03}", weight / 1000, weight % 1000), weight),
             number(one.requested),
             number(one.waiting),
             number(one.placed),
@@ -112,18 +112,18 @@ fn sheet(tenants: &[TenantView], capacity: [u64; 3]) -> Sheet {
     let columns = vec![
         column("tenant", "tenant"),
         wide("queues", "queues"),
-        column("weight_milli", "weight"),
+        column("weight_milli", "weight").rank(9),
         wide("requested", "requested"),
         column("waiting", "waiting"),
         wide("placed", "placed"),
         column("started", "started"),
         wide("stopping", "stopping"),
         column("cpu_milli", "cpu"),
-        column("cpu_share_ppm", "share"),
+        column("cpu_share_ppm", "cpu share").rank(7),
         column("memory_bytes", "memory"),
-        column("memory_share_ppm", "share"),
+        column("memory_share_ppm", "memory share").rank(8),
         column("gpu_milli", "gpu"),
-        column("gpu_share_ppm", "share"),
+        column("gpu_share_ppm", "gpu share").rank(7),
         wide("version", "version"),
     ];
     Sheet::new(columns, 2, tenants.iter().map(row).collect())

@@ -43,7 +43,7 @@ enum By {
 }
 
 /// One of those that are compared.
-struct Taken {
+pub struct Taken {
     name: String,
     /// By kind, as what follows.
     used: [u64; 3],
@@ -140,7 +140,7 @@ fn ranked(mut taken: Vec<Taken>, by: Option<By>, limit: usize) -> Vec<Taken> {
     taken
 }
 
-fn sheet(title: &'static str, taken: &[Taken]) -> Sheet {
+pub fn sheet(title: &'static str, taken: &[Taken]) -> Sheet {
     let row = |one: &Taken| {
         let mut row = vec![plain(&one.name)];
         for (kind, (used, of)) in ResourceKind::ALL
@@ -155,13 +155,13 @@ fn sheet(title: &'static str, taken: &[Taken]) -> Sheet {
     };
     let mut columns = vec![
         column(title, title),
-        column("cpu_milli", "cpu"),
-        column("cpu_share_ppm", "share"),
-        column("memory_bytes", "memory"),
-        column("memory_share_ppm", "share"),
-        column("gpu_milli", "gpu"),
-        column("gpu_share_ppm", "share"),
-        column("allocations", "allocations"),
+        column("cpu_milli", "cpu").rank(7),
+        column("cpu_share_ppm", "cpu share"),
+        column("memory_bytes", "memory").rank(7),
+        column("memory_share_ppm", "memory share"),
+        column("gpu_milli", "gpu").rank(7),
+        column("gpu_share_ppm", "gpu share"),
+        column("allocations", "allocations").rank(6),
     ];
     if taken.first().is_some_and(|one| one.waiting.is_some()) {
         columns.push(column("waiting", "waiting"));

@@ -3,14 +3,17 @@
 use crate::{
     Failure, amount,
     context::{Context, Whose},
-    follow::{Until, ends_with, exit_code, reached, signal},
-    list, names,
-    print::{Cell, Output, Page, Sheet, column, moment_or_never, named, plain, valued, wide},
+    follow::{Sink, Until, ends_with, exit_code, reached, signal},
+    list,
+    names::Several,
+    print::{
+        Cell, Output, Page, Sheet, absent, allocation, column, moment_or_never, named, plain,
+        valued, wide,
+    },
     sending::Left,
 };
 use clap::{Args, ValueEnum};
 use client::{AllocationView, Client};
-use serde_json::Value;
 use std::{process::ExitCode, sync::Arc, time::Duration};
 use tokio::{sync::Semaphore, task::JoinSet};
 
@@ -28,9 +31,8 @@ Exit codes:
 pub struct Wait {
     #[command(flatten)]
     whose: Whose,
-    /// Their ids or names, or the beginning of one.
-    #[arg(required = true)]
-    allocations: Vec<String>,
+    #[command(flatten)]
+    several: Several,
     /// What to wait for.
     #[arg(long = "for", value_enum, value_name = "WHAT", default_value_t)]
     what: What,
@@ -71,11 +73,9 @@ impl Wait {
         let late = || Failure::late("not all were there in time; they go on");
         let client = left.within(context.asker_of_one(self.whose.tenant.as_deref()));
         let client = client.await.ok_or_else(late)??;
-        let mut ids = Vec::with_capacity(self.allocations.len());
-        for name in &self.allocations {
-            let id = left.within(names::allocation(&client, name)).await;
-            ids.push(id.ok_or_else(late)??);
-        }
+        let found = left.within(self.several.found(&client)).await;
+        let ids = found.ok_or_else(late)??.into_iter().map(|one| one.id);
+        let ids = ids.collect();
         let (views, is_late) = reach(&client, ids, until, &left).await?;
         Page::of(sheet(&views), "none of them is so far").print(self.output)?;
         match is_late {
@@ -88,7 +88,7 @@ impl Wait {
 /// Enough for a connection and a look.
 const LOOK: Duration = Duration::from_secs(1);
 /// So many are looked at at once; the cell answers fewer of a tenant's questions at a time.
-const LOOKS: usize = 8;
+pub const LOOKS: usize = 8;
 
 /// Those that are there, in their order, and whether the time was over before all were.
 pub async fn reach(
@@ -101,7 +101,10 @@ pub async fn reach(
     let mut waits = JoinSet::new();
     for (at, id) in ids.into_iter().enumerate() {
         let (client, turns) = (client.clone(), turns.clone());
-        waits.spawn(async move { (at, reached(&client, &id, until, &turns).await) });
+        waits.spawn(async move {
+            let mut sink = Sink::default();
+            (at, reached(&client, &id, until, &turns, &mut sink).await)
+        });
     }
     let mut there = Vec::new();
     let is_late = loop {
@@ -131,17 +134,17 @@ pub fn all(views: &[AllocationView], until: Until) -> u8 {
 fn known(number: Option<u32>) -> Cell {
     match number {
         Some(number) => valued(number.to_string(), number),
-        None => valued("-".to_owned(), Value::Null),
+        None => absent("-"),
     }
 }
 
-fn sheet(views: &[AllocationView]) -> Sheet {
+pub fn sheet(views: &[AllocationView]) -> Sheet {
     let row = |one: &AllocationView| {
         let ended_ms = one.ended.as_ref().map_or(0, |ended| ended.ended_ms);
         vec![
-            plain(&one.allocation_id),
+            allocation(&one.allocation_id),
             named(&one.name),
-            plain(list::state(one)),
+            plain(list::state(one)).tone(list::tone(one)),
             moment_or_never(list::started_ms(one)),
             moment_or_never(ended_ms),
             known(one.ended.and_then(|ended| exit_code(ended.exit))),
@@ -152,8 +155,8 @@ fn sheet(views: &[AllocationView]) -> Sheet {
         column("allocation_id", "allocation"),
         column("name", "name"),
         column("state", "state"),
-        column("started_ms", "started"),
-        column("ended_ms", "ended"),
+        column("started_ms", "started").rank(9),
+        column("ended_ms", "ended").rank(8),
         column("exit_code", "exit code"),
         wide("signal", "signal"),
     ];

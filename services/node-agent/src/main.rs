@@ -1,30 +1,32 @@
 //! `apportion-node-agent`: the agent of a machine.
 
-use clap::{Args, Parser, Subcommand};
-use node_agent::discover::{self, Reserved};
+use clap::{Args, Command, FromArgMatches};
+use node_agent::{
+    NodeAgent,
+    discover::{self, Reserved},
+};
 use std::{error::Error, ffi::OsString, path::Path, process::ExitCode};
-
-/// Runs on a machine what it was allotted.
-#[derive(Parser)]
-#[command(name = "apportion-node-agent", arg_required_else_help = true)]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Subcommand)]
-enum Command {
-    /// Print what this machine has, as JSON.
-    Discover(Discover),
-}
 
 #[derive(Args)]
 struct Discover {
-    /// What the system keeps for itself.
-    #[arg(long, default_value_t = 0)]
+    /// Millicores that the system keeps for itself
+    #[arg(long, value_name = "MILLICORES", default_value_t = 0)]
     reserved_cpu_milli: u64,
-    #[arg(long, default_value_t = 0)]
+    /// Memory that the system keeps for itself
+    #[arg(long, value_name = "BYTES", default_value_t = 0)]
     reserved_memory_bytes: u64,
+}
+
+/// The command line of the service, with what else the program can do.
+fn command() -> Command {
+    let discover = Command::new("discover")
+        .about("Print what this machine has, as JSON: what `apportion node approve` is told");
+    chassis::command::<NodeAgent>()
+        .about("Agent of a machine: joins a cell as a node, runs commands within their bounds and keeps the node's lease")
+        .subcommand(Discover::augment_args(discover))
+        .subcommand_negates_reqs(true)
+        .args_conflicts_with_subcommands(true)
+        .arg_required_else_help(true)
 }
 
 fn main() -> ExitCode {
@@ -37,11 +39,11 @@ fn main() -> ExitCode {
         }
         _ => {}
     }
-    // All others are the services' own.
-    if arguments.first().is_none_or(|word| word != "discover") {
-        return chassis::main::<node_agent::NodeAgent>();
-    }
-    let Command::Discover(arguments) = Arguments::parse().command;
+    let matches = command().get_matches();
+    let Some(("discover", discover)) = matches.subcommand() else {
+        return chassis::run::<NodeAgent>(&matches);
+    };
+    let arguments = Discover::from_arg_matches(discover).unwrap_or_else(|error| error.exit());
     match print_machine(&arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -3,7 +3,7 @@
 use crate::{
     Failure, amount,
     context::{Context, Whose},
-    print::{Cell, Column, Output, Page, Sheet, column, exactly, moment, named, plain, valued},
+    print::{Cell, Column, Output, Page, Sheet, column, counted, moment, named, plain, valued},
 };
 use clap::Args;
 use client::{BudgetQuery, BudgetView, Client};
@@ -48,14 +48,14 @@ pub fn sheet(budgets: &[BudgetView], of_all: bool) -> Sheet {
     let numbers = columns.len() + 6;
     columns.extend([
         column("team", "team"),
-        column("namespace", "namespace"),
+        column("namespace", "namespace").rank(7),
         column("of", "of"),
-        column("period", "period"),
-        column("ends_ms", "until"),
-        column("exhausted_at_ms", "exhausted"),
+        column("period", "period").rank(6),
+        column("ends_ms", "until").rank(8),
+        column("exhausted_at_ms", "exhausted").rank(5),
         column("amount", "budget"),
         column("spent", "spent"),
-        column("burn_per_hour", "an hour"),
+        column("burn_per_hour", "an hour").rank(9),
     ]);
     let whole = |budget: &BudgetView| {
         let tenant = of_all.then(|| plain(&budget.tenant));
@@ -67,8 +67,8 @@ pub fn sheet(budgets: &[BudgetView], of_all: bool) -> Sheet {
 fn row(budget: &BudgetView) -> [Cell; 9] {
     let of = BudgetOf::parse(&budget.of);
     let amount = |amount: u128| match &of {
-        Some(of) => exactly(amount::spent(of, amount), amount),
-        None => plain(amount),
+        Some(of) => counted(amount::spent(of, amount), amount),
+        None => counted(amount.to_string(), amount),
     };
     let exhausted = match budget.exhausted_at_ms {
         None => valued("not in this period".to_owned(), serde_json::Value::Null),

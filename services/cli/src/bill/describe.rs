@@ -7,8 +7,8 @@ use crate::{
     follow::{exit_code, signal},
     get, list, look,
     print::{
-        Cell, Fields, Output, Page, Sheet, bound, column, exactly, moment, moment_or_never, named,
-        number, plain, quantity, valued,
+        Cell, Fields, Output, Page, Sheet, bound, column, counted, exactly, moment,
+        moment_or_never, named, number, plain, quantity, valued,
     },
     submit::{document, how, words},
 };
@@ -213,11 +213,11 @@ fn row(
     let used = measured(view).and_then(|usage| match kind {
         ResourceKind::Cpu => {
             let seconds = seconds(usage.cpu_us);
-            Some(exactly(format!("{seconds} CPU seconds"), usage.cpu_us))
+            Some(counted(format!("{seconds} CPU seconds"), usage.cpu_us))
         }
         ResourceKind::Memory => {
             let peak = amount::human(ResourceKind::Memory, usage.memory_peak_bytes);
-            Some(exactly(
+            Some(counted(
                 format!("{peak} at the most"),
                 usage.memory_peak_bytes,
             ))
@@ -238,7 +238,7 @@ fn row(
     }
     let money = match charged.is_empty() {
         true => named(""),
-        false => exactly(format!("{} {currency}", amount::money(micro)), micro),
+        false => counted(format!("{} {currency}", amount::money(micro)), micro),
     };
     // As the bill has it, with the model.
     billed_as.sort_unstable();

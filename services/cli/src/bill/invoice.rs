@@ -6,8 +6,8 @@ use crate::{
     context::{Context, Whose},
     operate::{Expected, told},
     print::{
-        Cell, Column, Output, Page, Sheet, column, exactly, moment, moment_or_never, named, number,
-        plain,
+        Cell, Column, Output, Page, Sheet, allocation, column, exactly, moment, moment_or_never,
+        named, number, plain, valued,
     },
 };
 use analytics::store::{Export, Part, Reconciled, ReconciledMonth, Store, Tenants};
@@ -64,8 +64,8 @@ pub struct Exporting {
     #[arg(long, value_enum, default_value_t = Format::Csv)]
     format: Format,
     /// Where to; without it, to the standard output.
-    #[arg(long)]
-    to: Option<PathBuf>,
+    #[arg(long, alias = "to", value_name = "FILE")]
+    out: Option<PathBuf>,
     /// Also a month that is not closed: its lines may still change.
     #[arg(long)]
     open: bool,
@@ -151,7 +151,7 @@ impl Exporting {
             )
             .into());
         }
-        let mut to: Box<dyn Write> = match &self.to {
+        let mut to: Box<dyn Write> = match &self.out {
             Some(path) => Box::new(BufWriter::new(File::create(path)?)),
             None => Box::new(std::io::stdout().lock()),
         };
@@ -281,7 +281,7 @@ fn row(part: &Part) -> Vec<Cell> {
     };
     vec![
         plain(&part.resource),
-        plain(part.allocation),
+        allocation(&part.allocation.to_string()),
         named(&part.operation_id),
         named(&part.name),
         named(&part.team),
@@ -345,7 +345,7 @@ fn pools(found: &[Reconciled]) -> Sheet {
             money(one.idle_micro),
             money(one.cordoned_micro),
             money(one.unavailable_micro),
-            exactly(
+            valued(
                 format!("{:.1} micro", one.rounding_micro),
                 one.rounding_micro,
             ),
@@ -375,7 +375,7 @@ fn months(found: &[ReconciledMonth]) -> Sheet {
             money(one.idle_micro),
             money(one.cordoned_micro),
             money(one.unavailable_micro),
-            exactly(
+            valued(
                 format!("{:.1} micro", one.rounding_micro),
                 one.rounding_micro,
             ),

@@ -18,7 +18,7 @@ pub use usage::Usage;
 
 use crate::{
     amount,
-    print::{Cell, exactly},
+    print::{Cell, counted},
 };
 use vocab::{HOUR_MS, Month, ResourceKey, ResourceKind};
 
@@ -63,14 +63,14 @@ fn quantity(digits: &str) -> i128 {
     digits.parse().unwrap_or_default()
 }
 
-/// A quantity, which may be above what a number of JSON holds exactly.
+/// A quantity.
 fn used(resource: &str, quantity: i128) -> Cell {
-    exactly(hours(resource, quantity), quantity)
+    counted(hours(resource, quantity), quantity)
 }
 
 /// Millionths of the currency.
 fn money(micro: i128) -> Cell {
-    exactly(amount::money(micro), micro)
+    counted(amount::money(micro), micro)
 }
 
 #[cfg(test)]

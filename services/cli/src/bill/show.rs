@@ -4,7 +4,7 @@ use super::{money, month, quantity, used};
 use crate::{
     Failure, amount,
     context::{Context, Whose},
-    print::{Cell, Column, Output, Page, Sheet, column, exactly, named, plain},
+    print::{Cell, Column, Output, Page, Sheet, column, counted, exactly, named, plain},
 };
 use clap::Args;
 use client::{BillLine, BillQuery, Client};
@@ -79,7 +79,8 @@ impl OfMonth {
             "closed": self.through.is_none(),
             "through_ms": self.through.map(|through| through.0),
             "currency": self.currency,
-            "lines": lines.records(),
+            "items": lines.records(),
+            "as_of": null,
         });
         let page = Page::new(value)
             .text(format!("{}, {state}", self.month))
@@ -130,7 +131,7 @@ impl OfMonth {
             plain(&line.tenant),
             named(&line.team),
             plain(&line.resource),
-            plain(remark),
+            exactly(remark.to_owned(), remark),
             used(&line.resource, quantity(&line.quantity)),
             money(line.micro_per_unit_hour.into()),
             self.amount(line.amount_micro.into()),
@@ -138,7 +139,7 @@ impl OfMonth {
     }
 
     fn amount(&self, micro: i128) -> Cell {
-        exactly(format!("{} {}", amount::money(micro), self.currency), micro)
+        counted(format!("{} {}", amount::money(micro), self.currency), micro)
     }
 }
 
@@ -147,9 +148,9 @@ fn columns() -> Vec<Column> {
         column("tenant", "tenant"),
         column("team", "team"),
         column("resource", "resource"),
-        column("remark", ""),
-        column("quantity", "used"),
-        column("micro_per_unit_hour", "price"),
+        column("remark", "").rank(8),
+        column("quantity", "used").rank(7),
+        column("micro_per_unit_hour", "price").rank(9),
         column("amount_micro", "amount"),
     ]
 }

@@ -5,7 +5,9 @@ use crate::{
     Failure, amount,
     context::{Context, Whose},
     names,
-    print::{Cell, Column, Output, Page, Sheet, column, exactly, moment, named, plain},
+    print::{
+        Cell, Column, Output, Page, Sheet, column, counted, exact_number, moment, named, plain,
+    },
 };
 use clap::{Args, ValueEnum};
 use client::{Client, UsageBy, UsageLine, UsageQuery};
@@ -54,7 +56,7 @@ pub struct Usage {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum By {
+pub enum By {
     Hour,
     Day,
     Team,
@@ -182,14 +184,14 @@ pub async fn ask(client: &Client, mut query: UsageQuery) -> Result<Found, Failur
     }
 }
 
-fn sheet(found: &Found, by: &[By], of_all: bool) -> Sheet {
+pub fn sheet(found: &Found, by: &[By], of_all: bool) -> Sheet {
     let tenant = of_all.then(|| column("tenant", "tenant"));
     let by_columns = by.iter().map(|by| by.column());
     let mut columns: Vec<Column> = tenant.into_iter().chain(by_columns).collect();
     let numbers = columns.len() + 1;
     columns.extend([
         column("resource", "resource"),
-        column("quantity", "used"),
+        column("quantity", "used").rank(9),
         column("amount_micro", "amount"),
     ]);
     let row = |line: &UsageLine| {
@@ -199,7 +201,7 @@ fn sheet(found: &Found, by: &[By], of_all: bool) -> Sheet {
         let numbers = [
             plain(&line.resource),
             used(&line.resource, quantity(&line.quantity)),
-            exactly(amount, micro),
+            counted(amount, micro),
         ];
         let by = by.iter().map(|by| by.of(line));
         tenant.into_iter().chain(by).chain(numbers).collect()
@@ -207,26 +209,27 @@ fn sheet(found: &Found, by: &[By], of_all: bool) -> Sheet {
     Sheet::new(columns, numbers, found.lines.iter().map(row).collect())
 }
 
-/// Quantities are texts: they may be above what a number of JSON holds exactly.
 fn as_json(found: &Found) -> serde_json::Value {
+    let text = |text: &str| named(text).value();
     let lines = found.lines.iter().map(|line| {
         json!({
             "begins_ms": line.begins_ms,
-            "tenant": line.tenant,
-            "team": line.team,
-            "namespace": line.namespace,
-            "queue": line.queue,
-            "job_set": line.job_set,
-            "priority_class": line.priority_class,
-            "cluster": line.cluster,
-            "pool": line.pool,
+            "tenant": text(&line.tenant),
+            "team": text(&line.team),
+            "namespace": text(&line.namespace),
+            "queue": text(&line.queue),
+            "job_set": text(&line.job_set),
+            "priority_class": text(&line.priority_class),
+            "cluster": text(&line.cluster),
+            "pool": text(&line.pool),
             "resource": line.resource,
-            "quantity": line.quantity,
-            "amount_micro": line.amount_micro.to_string(),
+            "quantity": exact_number(&line.quantity),
+            "amount_micro": line.amount_micro,
         })
     });
     json!({
-        "lines": lines.collect::<Vec<_>>(),
+        "items": lines.collect::<Vec<_>>(),
+        "as_of": null,
         "through_ms": found.through.0,
         "currency": found.currency,
     })

@@ -8,7 +8,7 @@ pub(crate) mod resolve;
 
 pub use command::ContextCommand;
 
-use crate::{Failure, look::BETWEEN_LOOKS, print::note, tenants};
+use crate::{Failure, complete, look::BETWEEN_LOOKS, print::note, tenants};
 use analytics::store::Store;
 use chassis::{Clock, stack::Stack};
 use clap::Args;
@@ -43,17 +43,26 @@ const USAGE_PATIENCE: Duration = Duration::from_secs(10);
 
 const POSITION_PATIENCE: Duration = Duration::from_secs(3);
 
+/// In the help of every command.
+const HEADING: &str = "Options of every command";
+
 /// What is said on the command line.
 #[derive(Debug, Clone, Default, Args)]
 pub struct Chosen {
-    /// The context: see `apportion context`. Without it APPORTION_CONTEXT, or the one in use.
-    #[arg(long, global = true, value_name = "NAME", conflicts_with = "stack")]
+    /// Context to use, instead of `APPORTION_CONTEXT` or the current one.
+    #[arg(
+        long,
+        global = true,
+        value_name = "NAME",
+        conflicts_with = "stack",
+        help_heading = HEADING
+    )]
     context: Option<String>,
-    /// The file of a running stack, with its databases. Without it and without a context, .local/up/stack.json.
-    #[arg(long, global = true, value_name = "FILE")]
+    /// File of a running stack. Default without a context: .local/up/stack.json.
+    #[arg(long, global = true, value_name = "FILE", help_heading = HEADING)]
     stack: Option<PathBuf>,
-    /// The file by which the bus lets in, instead of the context's. Whose commands are is whose creds these are.
-    #[arg(long, global = true, value_name = "FILE")]
+    /// Credentials file; commands run as its user.
+    #[arg(long, global = true, value_name = "FILE", help_heading = HEADING)]
     creds: Option<PathBuf>,
 }
 
@@ -108,6 +117,16 @@ pub enum ContextError {
 struct DatabaseAway;
 
 impl Chosen {
+    /// What a command line says that is not complete.
+    pub fn of_words(words: &[String]) -> Self {
+        let value = |option| complete::value_of(words, option);
+        Self {
+            context: value("--context").map(str::to_owned),
+            stack: value("--stack").map(PathBuf::from),
+            creds: value("--creds").map(PathBuf::from),
+        }
+    }
+
     pub fn open(&self) -> Result<Context, Failure> {
         // A stack's file says all: neither a home nor what stands there is needed.
         let file = match &self.stack {

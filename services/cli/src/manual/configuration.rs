@@ -34,7 +34,7 @@ const COMMON: [&str; 3] = [
 ];
 
 /// Read by the programs, and not by tests alone.
-const VARIABLES: [(&str, &str, &str); 18] = [
+const VARIABLES: [(&str, &str, &str); 21] = [
     (
         "APPORTION_CONTEXT",
         "`apportion`",
@@ -83,7 +83,22 @@ const VARIABLES: [(&str, &str, &str); 18] = [
     (
         "NO_COLOR",
         "`apportion`",
-        "Not empty: no bars are drawn, also at a terminal",
+        "Not empty: no colours and no bars, also at a terminal",
+    ),
+    (
+        "CLICOLOR",
+        "`apportion`",
+        "`0`: no colours, also at a terminal",
+    ),
+    (
+        "CLICOLOR_FORCE",
+        "`apportion`",
+        "Neither empty nor `0`: colours, also without a terminal",
+    ),
+    (
+        "APPORTION_COMPLETE",
+        "`apportion`",
+        "Set by the script of `apportion completions` where a shell asks how a line may go on",
     ),
     (
         "APPORTION_ALLOCATION_ID",
@@ -561,7 +576,7 @@ fn variables(directory: &Path, found: &mut BTreeSet<String>) {
                 let ours = it.strip_prefix("APPORTION_").is_some_and(|rest| {
                     !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_uppercase() || b == b'_')
                 });
-                ours || *it == "NO_COLOR"
+                ours || ["NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE"].contains(it)
             });
             found.extend(quoted.map(str::to_owned));
         }

@@ -40,7 +40,8 @@ fn section(command: &mut Command, above: &str, page: &mut String) {
         *page += &format!("\n```text\n{after}\n```\n");
     }
     let own = command.get_arguments().filter(|arg| {
-        let of_all = ["context", "stack", "help", "version"].contains(&arg.get_id().as_str());
+        let of_all =
+            ["context", "stack", "creds", "help", "version"].contains(&arg.get_id().as_str());
         !of_all && !arg.is_hide_set()
     });
     let rows = table(own);

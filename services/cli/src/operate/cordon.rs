@@ -100,7 +100,7 @@ impl Chosen {
         let found = nodes::registered(client, query).await?;
         let names: Vec<_> = found.into_iter().map(|node| node.node).collect();
         match names.is_empty() {
-            true => Err("no node has such labels".into()),
+            true => Err(Failure::refused("no node has such labels")),
             false => Ok(names),
         }
     }
@@ -164,7 +164,7 @@ async fn set_all(
         let lines = all.iter().map(|(title, version)| line(title, *version));
         let lines: Vec<_> = lines.collect();
         let sheet = super::set(all);
-        let page = Page::new(sheet.records()).lines(lines).rows(sheet);
+        let page = Page::list(sheet.records()).lines(lines).rows(sheet);
         page.print(expected.output)?;
     }
     failed.map_or(Ok(()), Err)

@@ -235,6 +235,7 @@ async fn check_known(client: &Client, node: &str) -> Result<(), Failure> {
 #[derive(Args)]
 pub struct Reserve {
     /// The reservation's name.
+    #[arg(value_name = "NAME")]
     reservation: String,
     /// Whose the nodes are meanwhile.
     #[arg(long)]

@@ -1,14 +1,18 @@
 //! How commands print: tables for people, exact numbers for programs. Nothing else writes to the standard output.
 
+mod look;
 mod page;
 mod sheet;
 mod stream;
+#[cfg(test)]
+mod tables;
 mod write;
 
+pub use look::{Look, Tone};
 pub use page::{Fields, Page};
 pub use sheet::{
-    Cell, Column, Sheet, bound, column, exactly, moment, moment_or_never, named, number, plain,
-    quantity, valued, wide,
+    Cell, Column, Sheet, absent, allocation, bound, column, counted, exact_number, exactly, moment,
+    moment_or_never, named, number, plain, quantity, valued, wide,
 };
 pub use stream::Stream;
 pub use write::{begin_anew, bytes, draws, line};
@@ -29,6 +33,13 @@ pub struct Output {
         default_value_t
     )]
     form: Form,
+}
+
+impl Output {
+    /// Whether a program reads it, which wants one document at the end.
+    pub fn is_for_programs(self) -> bool {
+        !matches!(self.form, Form::Table | Form::Wide)
+    }
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]

@@ -1,9 +1,9 @@
 //! What a command shows.
 
-use super::{Cell, Column, Form, Output, Sheet, bytes, sheet};
+use super::{Cell, Column, Form, Look, Output, Sheet, Tone, bytes, sheet};
 use crate::Failure;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// All of it as a value for programs, and its parts for people.
 pub struct Page {
@@ -63,9 +63,25 @@ impl Page {
         Self { value, parts }
     }
 
+    /// A list for programs: `items`, and in `as_of` the ledger position that they are of, if they are of one.
+    pub fn list(items: Value) -> Self {
+        Self::new(json!({ "items": items, "as_of": Value::Null }))
+    }
+
     /// The rows of a table, and nothing else; in words what there is without any.
     pub fn of(sheet: Sheet, none: &str) -> Self {
-        Self::new(sheet.records()).sheet_or(sheet, none)
+        Self::list(sheet.records()).sheet_or(sheet, none)
+    }
+
+    /// Sets the ledger position that a list is of.
+    pub fn of_lsn(self, lsn: u64) -> Self {
+        self.with("as_of", lsn)
+    }
+
+    /// Adds to a value for programs.
+    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.value[key] = value.into();
+        self
     }
 
     /// The fields of one thing, and nothing else.
@@ -126,22 +142,34 @@ impl Page {
     }
 
     pub fn print(&self, output: Output) -> Result<(), Failure> {
-        let text = self.written(output.form)?;
+        let form = output.form;
+        let text = self.looking(form, Look::here(form))?;
         bytes(text.as_bytes())
     }
 
+    /// As it is written where there is no terminal.
+    #[cfg(test)]
     pub fn written(&self, form: Form) -> Result<String, Failure> {
+        let wide = form == Form::Wide;
+        let look = Look {
+            wide,
+            ..Look::default()
+        };
+        self.looking(form, look)
+    }
+
+    fn looking(&self, form: Form, look: Look) -> Result<String, Failure> {
         match form {
-            Form::Table => Ok(self.for_people(false)),
-            Form::Wide => Ok(self.for_people(true)),
+            Form::Table | Form::Wide => Ok(self.for_people(look)),
             Form::Json => Ok(format!("{:#}\n", self.value)),
             Form::Yaml => yaml(&self.value),
             Form::Csv => self.csv(),
         }
     }
 
-    fn for_people(&self, wide: bool) -> String {
+    fn for_people(&self, look: Look) -> String {
         let mut text = String::new();
+        let mut hidden: Vec<&str> = Vec::new();
         // A table, and what has fields, stands apart from another one.
         let mut stands_apart = false;
         for part in &self.parts {
@@ -150,13 +178,22 @@ impl Page {
                 Part::Sheet(sheet) | Part::Table(sheet) if sheet.rows.is_empty() => continue,
                 Part::Text(text) => (text.clone(), true),
                 Part::Fields(fields) => (fields.text(), false),
-                Part::Sheet(sheet) | Part::Table(sheet) => (sheet.for_people(wide), false),
+                Part::Sheet(sheet) | Part::Table(sheet) => {
+                    let (table, left_out) = sheet.for_people(look);
+                    hidden.extend(left_out);
+                    (table, false)
+                }
             };
             if stands_apart && !is_text {
                 text.push('\n');
             }
             stands_apart = !is_text;
             text.push_str(&part);
+            text.push('\n');
+        }
+        if !hidden.is_empty() {
+            let remark = format!("(-o wide also shows {})", hidden.join(", "));
+            text += &look.painted(&remark, Tone::Faint);
             text.push('\n');
         }
         text
@@ -225,8 +262,8 @@ mod tests {
         check(&page, Form::Csv, csv);
         let json: Value = serde_json::from_str(&page.written(Form::Json).unwrap()).unwrap();
         assert_eq!(json, page.value);
-        let yaml = "at_ms: 1000\ncell: c1\nnodes:\n- memory_bytes: 1073741824\n  node: n1\n  zone: \"\"\n\
-                    - memory_bytes: 17179869184\n  node: n,2\n  zone: \"\"\n";
+        let yaml = "at_ms: 1000\ncell: c1\nnodes:\n- memory_bytes: 1073741824\n  node: n1\n  zone: null\n\
+                    - memory_bytes: 17179869184\n  node: n,2\n  zone: null\n";
         check(&page, Form::Yaml, yaml);
     }
 
@@ -264,6 +301,52 @@ mod tests {
     }
 
     #[test]
+    fn a_terminal_has_short_ids_and_what_fits_into_it() {
+        let id = "00000000-0000-0001-0000-00000000a035";
+        let long = "a-name-as-long-as-names-may-be-which-is-sixty-four-characters-xx";
+        let columns = vec![
+            column("allocation_id", "allocation"),
+            column("name", "name"),
+            column("job_set", "job set").rank(2),
+            column("state", "state"),
+            column("queue", "queue").rank(1),
+            column("age_ms", "age"),
+        ];
+        let row = vec![
+            allocation(id),
+            plain(long),
+            plain("js"),
+            plain("waits: no room now").tone(Tone::Waits),
+            plain(long),
+            valued("3m".to_owned(), 180_000),
+        ];
+        let page = Page::of(Sheet::new(columns, 5, vec![row]), "");
+        let look = |width, colours| Look {
+            wide: false,
+            width: Some(width),
+            colours,
+        };
+        let check = |look, expected: &str| assert_eq!(page.for_people(look), expected);
+        let head = "allocation  name                  job set  state               queue                 age\n";
+        let row = "a035        a-name-as-long-as-n…  js       waits: no room now  a-name-as-long-as-n…   3m\n";
+        check(look(88, false), &format!("{head}{row}"));
+        let narrow = "allocation  name                state\na035        a-name-as-long-as…  waits: no room now\n";
+        let remark = "(-o wide also shows job set, queue, age)";
+        check(look(50, false), &format!("{narrow}{remark}\n"));
+        let coloured = page.for_people(look(50, true));
+        assert!(
+            coloured.contains("\x1b[33mwaits: no room now\x1b[0m\n"),
+            "{coloured}"
+        );
+        assert!(
+            coloured.ends_with("\x1b[2m(-o wide also shows job set, queue, age)\x1b[0m\n"),
+            "{coloured}"
+        );
+        let whole = page.written(Form::Table).unwrap();
+        assert!(whole.contains(id) && whole.contains(long), "{whole}");
+    }
+
+    #[test]
     fn nothing_is_said_in_words() {
         let page = Page::of(
             Sheet::new(vec![column("node", "node")], 1, vec![]),
@@ -271,7 +354,13 @@ mod tests {
         );
         check(&page, Form::Table, "no nodes\n");
         check(&page, Form::Csv, "node\n");
-        check(&page, Form::Json, "[]\n");
+        let json = "{\n  \"as_of\": null,\n  \"items\": []\n}\n";
+        check(&page, Form::Json, json);
+        check(
+            &page.of_lsn(7).with("next", Value::Null),
+            Form::Yaml,
+            "as_of: 7\nitems: []\nnext: null\n",
+        );
     }
 
     #[test]

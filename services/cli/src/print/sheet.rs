@@ -1,11 +1,12 @@
 //! A table: for people, for programs and for the page of a report.
 
+use super::{Look, Tone};
 use crate::{Failure, amount};
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 use std::cmp::Ordering;
-use vocab::{Millis, ResourceKind, human};
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use vocab::{AllocationId, Millis, ResourceKind, human};
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Column {
@@ -16,29 +17,59 @@ pub struct Column {
     /// Only people who ask for more see it.
     #[serde(skip)]
     wide: bool,
+    /// Where a terminal is too narrow, columns of higher ranks are left out first, and of one rank the rightmost.
+    #[serde(skip)]
+    rank: u8,
 }
 
 pub const fn column(key: &'static str, title: &'static str) -> Column {
-    let wide = false;
-    Column { key, title, wide }
+    Column {
+        key,
+        title,
+        wide: false,
+        rank: 0,
+    }
 }
 
 pub const fn wide(key: &'static str, title: &'static str) -> Column {
-    let wide = true;
-    Column { key, title, wide }
+    Column {
+        wide: true,
+        ..column(key, title)
+    }
+}
+
+impl Column {
+    /// Leaves the column out of a terminal that is too narrow before those of lower ranks.
+    pub const fn rank(self, rank: u8) -> Self {
+        Self { rank, ..self }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Cell {
     /// For people, with its unit.
     pub text: String,
+    /// For people at a terminal; `None`: the same.
+    #[serde(skip)]
+    short: Option<String>,
+    #[serde(skip)]
+    tone: Tone,
     /// For programs; none: the same.
     #[serde(skip_serializing_if = "Option::is_none")]
     exact: Option<Value>,
 }
 
 impl Cell {
-    pub(super) fn value(&self) -> Value {
+    fn new(text: String, exact: Option<Value>) -> Self {
+        Self {
+            text,
+            short: None,
+            tone: Tone::default(),
+            exact,
+        }
+    }
+
+    pub fn value(&self) -> Value {
         let text = || Value::String(self.text.clone());
         self.exact.clone().unwrap_or_else(text)
     }
@@ -46,30 +77,83 @@ impl Cell {
     pub fn exact(&self) -> String {
         text(&self.value())
     }
+
+    /// Colours the cell, where a terminal has colours.
+    pub fn tone(self, tone: Tone) -> Self {
+        Self { tone, ..self }
+    }
+
+    /// The text on one line.
+    fn shown(&self, at_terminal: bool) -> String {
+        let short = self.short.as_ref().filter(|_| at_terminal);
+        short.unwrap_or(&self.text).replace('\n', " ")
+    }
+
+    /// Whether a part of it still says something.
+    fn is_words(&self) -> bool {
+        matches!(self.exact, None | Some(Value::String(_)))
+    }
 }
 
 pub fn plain(text: impl ToString) -> Cell {
-    let (text, exact) = (text.to_string(), None);
-    Cell { text, exact }
+    Cell::new(text.to_string(), None)
 }
 
-/// A name that may be empty.
+/// The ID of an allocation. At a terminal its last digits, which commands take as well.
+pub fn allocation(id: &str) -> Cell {
+    let number = AllocationId::parse(id).and_then(|_| id.get(19..));
+    let digits = number.map(|number| number.replace('-', ""));
+    Cell {
+        short: digits.map(|it| match it.trim_start_matches('0') {
+            "" => "0".to_owned(),
+            digits => digits.to_owned(),
+        }),
+        ..named(id)
+    }
+}
+
+/// A name; an empty one is absent.
 pub fn named(name: &str) -> Cell {
-    let text = if name.is_empty() { "-" } else { name };
-    exactly(text.to_owned(), name)
+    match name {
+        "" => absent("-"),
+        name => plain(name),
+    }
 }
 
-/// With another text for programs: a number, perhaps above what one of JSON holds exactly.
+/// Words for people, and nothing for programs.
+pub fn absent(text: &str) -> Cell {
+    Cell::new(text.to_owned(), Some(Value::Null))
+}
+
+/// With another text for programs; an empty one is absent.
 pub fn exactly(text: String, exact: impl ToString) -> Cell {
-    let exact = Some(exact.to_string()).filter(|exact| *exact != text);
-    let exact = exact.map(Value::String);
-    Cell { text, exact }
+    let exact = match exact.to_string() {
+        exact if exact.is_empty() => Some(Value::Null),
+        exact if exact == text => None,
+        exact => Some(Value::String(exact)),
+    };
+    Cell::new(text, exact)
+}
+
+/// With a number for programs.
+pub fn counted(text: String, number: impl ToString) -> Cell {
+    Cell::new(text, Some(exact_number(number)))
+}
+
+/// A number of JSON. An integer beyond 64 bits is written as a text, so that no digit is lost.
+pub fn exact_number(number: impl ToString) -> Value {
+    let text = number.to_string();
+    let found: Option<Number> = serde_json::from_str(&text).ok();
+    let is_whole = |number: &Number| !number.is_f64() || text.contains('.');
+    match found.filter(is_whole) {
+        Some(number) => Value::Number(number),
+        None => Value::String(text),
+    }
 }
 
 /// With a value of its own kind for programs.
 pub fn valued(text: String, exact: impl Into<Value>) -> Cell {
-    let exact = Some(exact.into());
-    Cell { text, exact }
+    Cell::new(text, Some(exact.into()))
 }
 
 pub fn number(number: impl Copy + ToString + Into<Value>) -> Cell {
@@ -84,7 +168,7 @@ pub fn moment(ms: i64) -> Cell {
 /// Unix milliseconds; 0: never.
 pub fn moment_or_never(ms: i64) -> Cell {
     match ms {
-        0 => valued("-".to_owned(), Value::Null),
+        0 => absent("-"),
         ms => moment(ms),
     }
 }
@@ -92,7 +176,7 @@ pub fn moment_or_never(ms: i64) -> Cell {
 /// How long it may take, in milliseconds; 0: for ever.
 pub fn bound(ms: u64) -> Cell {
     match i64::try_from(ms) {
-        Ok(0) => valued("-".to_owned(), Value::Null),
+        Ok(0) => absent("-"),
         Ok(ms) => valued(amount::duration_text(ms), ms),
         Err(_) => valued(human::duration(ms.into()), ms),
     }
@@ -112,10 +196,25 @@ pub struct Sheet {
     /// The sum of the rows, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<Vec<Cell>>,
+    /// Somebody has named its columns, so that none is left out.
+    #[serde(skip)]
+    pub is_chosen: bool,
 }
 
-/// Between two columns.
-const GAP: u16 = 2;
+/// Columns of a terminal between two of the table.
+const GAP: usize = 2;
+/// A text is not cut to fewer columns while others can be left out.
+const CUT: usize = 16;
+/// What stands for the rest of a text that was cut.
+const REST: char = '…';
+
+/// Columns of a table as a terminal of a width shows them.
+struct Fitted {
+    /// Their numbers and widths.
+    shown: Vec<(usize, usize)>,
+    /// Titles of those that were left out.
+    hidden: Vec<&'static str>,
+}
 
 impl Sheet {
     pub fn new(columns: Vec<Column>, numbers: usize, rows: Vec<Vec<Cell>>) -> Self {
@@ -124,32 +223,76 @@ impl Sheet {
             numbers,
             rows,
             total: None,
+            is_chosen: false,
         }
     }
 
-    pub(super) fn for_people(&self, wide: bool) -> String {
-        let shown = |of: &Column| wide || !of.wide;
-        let mut table = Table::new();
-        table.load_preset(presets::NOTHING);
-        let titles = self
-            .columns
-            .iter()
-            .filter(|of| shown(of))
-            .map(|of| of.title);
-        table.set_header(titles);
+    /// Returns the table, and the titles of columns that are left out for want of width.
+    pub(super) fn for_people(&self, look: Look) -> (String, Vec<&'static str>) {
+        let Fitted { shown, hidden } = self.fitted(look);
+        let is_number = |no: usize| no >= self.numbers;
+        let titles = shown.iter().map(|(no, width)| {
+            let title = cut(self.columns[*no].title, *width);
+            (title, *width, is_number(*no), Tone::Title)
+        });
+        let mut text = line(titles, look);
         for row in self.rows.iter().chain(&self.total) {
-            let cells = self.columns.iter().zip(row).filter(|(of, _)| shown(of));
-            table.add_row(cells.map(|(_, cell)| &cell.text));
+            let cells = shown.iter().map(|(no, width)| {
+                let cell = &row[*no];
+                let text = cut(&cell.shown(look.width.is_some()), *width);
+                (text, *width, is_number(*no), cell.tone)
+            });
+            text.push('\n');
+            text += &line(cells, look);
         }
-        let numbers = self.columns[..self.numbers].iter().filter(|of| shown(of));
-        let numbers = numbers.count();
-        for (no, column) in table.column_iter_mut().enumerate() {
-            column.set_padding((0, GAP));
-            if no >= numbers {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
+        (text, hidden)
+    }
+
+    /// Leaves columns out by rank, the first never, until texts that are cut to `CUT` fit; then gives the texts all the width
+    /// that is left. Numbers and moments are not cut.
+    fn fitted(&self, look: Look) -> Fitted {
+        let at_terminal = look.width.is_some();
+        let natural = |no: &usize| {
+            let rows = self.rows.iter().chain(&self.total);
+            let cells = rows.map(|row| row[*no].shown(at_terminal).width());
+            cells.chain([self.columns[*no].title.width()]).max()
+        };
+        let visible = (0..self.columns.len()).filter(|no| look.wide || !self.columns[*no].wide);
+        let mut shown: Vec<(usize, usize)> =
+            visible.map(|no| (no, natural(&no).unwrap_or(0))).collect();
+        let Some(most) = look.width else {
+            let hidden = Vec::new();
+            return Fitted { shown, hidden };
+        };
+        let mut hidden = Vec::new();
+        let is_words = |no: usize| {
+            let rows = self.rows.iter().chain(&self.total);
+            rows.map(|row| &row[no]).all(Cell::is_words)
+        };
+        let cut_to = |&(no, width): &(usize, usize), to: usize| match is_words(no) {
+            true => width.min(to.max(self.columns[no].title.width())),
+            false => width,
+        };
+        let all = |shown: &[(usize, usize)], to: usize| {
+            let widths: usize = shown.iter().map(|one| cut_to(one, to)).sum();
+            widths + GAP * shown.len().saturating_sub(1)
+        };
+        while !self.is_chosen && shown.len() > 1 && all(&shown, CUT) > most {
+            let ranks = shown.iter().enumerate().skip(1);
+            let last = ranks.max_by_key(|(at, (no, _))| (self.columns[*no].rank, *at));
+            let (at, _) = last.unwrap_or((shown.len() - 1, &(0, 0)));
+            let (no, _) = shown.remove(at);
+            hidden.push((no, self.columns[no].title));
         }
-        table.trim_fmt()
+        hidden.sort_unstable_by_key(|(no, _)| *no);
+        let longest = shown.iter().map(|(_, width)| *width).max().unwrap_or(0);
+        let to = (CUT..=longest).rev().find(|to| all(&shown, *to) <= most);
+        let to = to.unwrap_or(CUT);
+        for one in &mut shown {
+            one.1 = cut_to(one, to).min(most);
+        }
+        let hidden = hidden.into_iter().map(|(_, title)| title).collect();
+        Fitted { shown, hidden }
     }
 
     /// Where a column stands, by its key.
@@ -179,6 +322,7 @@ impl Sheet {
             .collect();
         let texts = chosen.iter().rposition(|no| *no < self.numbers);
         self.numbers = texts.map_or(0, |last| last + 1);
+        self.is_chosen = true;
         Ok(self)
     }
 
@@ -215,6 +359,47 @@ impl Sheet {
         let rows = self.rows.iter();
         records(names, rows.map(|row| row.iter().map(Cell::exact).collect()))
     }
+}
+
+/// A line of a table: each text with its width, whether it stands at the right, and its tone.
+fn line(cells: impl Iterator<Item = (String, usize, bool, Tone)>, look: Look) -> String {
+    let mut line = String::new();
+    // Of a text at the left, written before the next one.
+    let mut spaces = 0;
+    for (no, (text, width, is_right, tone)) in cells.enumerate() {
+        let free = width.saturating_sub(text.width());
+        let before = if no > 0 { GAP } else { 0 };
+        let (left, right) = if is_right { (free, 0) } else { (0, free) };
+        line += &" ".repeat(spaces + before + left);
+        line += &look.painted(&text, tone);
+        spaces = right;
+    }
+    line
+}
+
+/// The titles of the columns that are shown.
+#[cfg(test)]
+pub fn titles(sheet: &Sheet, look: Look) -> Vec<&'static str> {
+    let shown = sheet.fitted(look).shown.into_iter();
+    shown.map(|(no, _)| sheet.columns[no].title).collect()
+}
+
+/// The beginning of a text that takes no more columns than this.
+fn cut(text: &str, width: usize) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let mut begin = String::new();
+    let mut free = width.saturating_sub(1);
+    for c in text.chars() {
+        match free.checked_sub(c.width().unwrap_or(0)) {
+            Some(left) => free = left,
+            None => break,
+        }
+        begin.push(c);
+    }
+    begin.push(REST);
+    begin
 }
 
 fn is_absent(value: &Value) -> bool {

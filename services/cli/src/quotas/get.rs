@@ -4,7 +4,7 @@ use super::{ask_of, json};
 use crate::{
     Failure, amount,
     bill::{all_budgets, budgets_sheet},
-    context::Context,
+    context::{Context, Whose},
     manifest::not_among,
     print::{Cell, Output, Page, Sheet, column, exactly, named, plain, valued},
     tenants::teams,
@@ -22,9 +22,11 @@ use vocab::{
 
 #[derive(Args)]
 pub struct Get {
-    /// tenant, tenant/team or tenant/team/namespace.
-    #[arg(value_parser = amount::account)]
-    account: Account,
+    /// tenant, tenant/team or tenant/team/namespace; without it, the context's tenant.
+    #[arg(value_parser = amount::account, conflicts_with = "tenant")]
+    account: Option<Account>,
+    #[command(flatten)]
+    whose: Whose,
     /// Show up to this many of those that wait.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(..=200))]
     waiting: u32,
@@ -51,12 +53,16 @@ pub struct View {
 
 impl Get {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let tenant = &self.account.tenant;
+        let account = match self.account {
+            Some(account) => account,
+            None => Account::tenant(context.tenant_name(self.whose.tenant.as_deref())?),
+        };
+        let tenant = &account.tenant;
         let client = context.asker(Some(tenant.as_str())).await?;
-        let told = ask_of(&client, &self.account, self.waiting).await?;
+        let told = ask_of(&client, &account, self.waiting).await?;
         let mut budgets = all_budgets(&client).await?;
         let name = |name: &Option<Token>| name.as_ref().map_or("", Token::as_str).to_owned();
-        let own = (name(&self.account.team), name(&self.account.namespace));
+        let own = (name(&account.team), name(&account.namespace));
         budgets.retain(|it| (&it.team, &it.namespace) == (&own.0, &own.1));
         let rows = told.rows.into_iter().map(|of| of.row);
         let waiting = told.waiting.iter().map(|one| of_wait(tenant, one));
@@ -66,11 +72,11 @@ impl Get {
         let view = View {
             tenant: told.treatment,
             teams: teams(&client, tenant.as_str()).await,
-            rows: rows.filter(|row| row.account == self.account).collect(),
-            planned: planned.filter(|row| row.account == self.account).collect(),
+            rows: rows.filter(|row| row.account == account).collect(),
+            planned: planned.filter(|row| row.account == account).collect(),
             budgets,
             waiting,
-            account: self.account,
+            account,
         };
         page(&view).print(self.output)
     }
@@ -392,7 +398,7 @@ mod tests {
         let cpu = &found["resources"][0];
         assert_eq!(cpu["limits"]["hard"], 4000);
         assert_eq!(cpu["peak_at_ms"], 1234);
-        assert_eq!(found["budgets"][0]["spent"], "1500");
+        assert_eq!(found["budgets"][0]["spent"], 1500);
         assert_eq!(found["waiting"][0]["reclaimed"], true);
         assert_eq!(found["planned"][0]["from_ms"], 5000);
     }

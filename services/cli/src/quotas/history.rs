@@ -4,7 +4,7 @@ use super::json;
 use crate::{
     Failure, amount,
     context::Context,
-    print::{Cell, Output, Page, Sheet, column, draws, exactly, moment, named, valued},
+    print::{Cell, Output, Page, Sheet, column, counted, draws, moment, named, valued},
 };
 use clap::Args;
 use client::{Client, QuotaHistoryQuery};
@@ -35,7 +35,7 @@ impl History {
         let from = Millis(current - (i64::from(self.hours) - 1) * HOUR_MS);
         let rows = self.ask(&client, from).await?;
         let value = rows.iter().map(json::hour).collect();
-        let page = Page::new(value).sheet_or(sheet(&self.resource, &rows), "nothing was used");
+        let page = Page::list(value).sheet_or(sheet(&self.resource, &rows), "nothing was used");
         let page = match draws() {
             true => page.text(sparkline(&rows, from, self.hours)),
             false => page,
@@ -101,7 +101,7 @@ fn row(resource: &QuotaResource, row: &HourRow) -> Vec<Cell> {
     vec![
         moment(row.hour.0),
         of(row.used_min),
-        exactly(amount::plain(resource, average), average),
+        counted(amount::plain(resource, average), average),
         of(row.used_max),
         of(row.reserved_max),
         row.hard.map_or_else(|| named(""), of),

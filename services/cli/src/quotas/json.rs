@@ -1,11 +1,11 @@
-//! Quota for programs: amounts in the units of the resource types, moments as Unix milliseconds. Sums that may be larger
-//! than any program's numbers are text.
+//! Quota for programs: amounts in the units of the resource types, moments as Unix milliseconds. Amounts are
+//! numbers.
 
 use super::{
     get::{View, Waiting, on_exceed, reclaim},
     tree::OfCohort,
 };
-use crate::{explain::object, submit::words};
+use crate::{explain::object, print::exact_number, submit::words};
 use client::{BudgetView, TenantTreatment};
 use quota::{
     project::{AccountState, HourRow},
@@ -97,9 +97,9 @@ fn budget(budget: &BudgetView) -> Value {
         ("period", words(budget.period()).into()),
         ("period_start_ms", budget.begins_ms.into()),
         ("period_end_ms", budget.ends_ms.into()),
-        ("spent", budget.spent.as_str().into()),
+        ("spent", exact_number(&budget.spent)),
         ("as_of_ms", budget.as_of_ms.into()),
-        ("burn_per_hour", budget.burn.as_str().into()),
+        ("burn_per_hour", exact_number(&budget.burn)),
         ("exhausted_at_ms", budget.exhausted_at_ms.into()),
     ])
 }
@@ -127,11 +127,11 @@ pub fn cohort(((cohort, resource), row): &OfCohort) -> Value {
         ("cohort", cohort.as_str().into()),
         ("resource", resource.to_string().into()),
         ("tenants", row.tenants.into()),
-        ("hard", row.hard.to_string().into()),
-        ("lendable", row.lendable.to_string().into()),
-        ("reserved", row.reserved.to_string().into()),
-        ("used", row.used.to_string().into()),
-        ("borrowed", row.borrowed.to_string().into()),
+        ("hard", exact_number(row.hard)),
+        ("lendable", exact_number(row.lendable)),
+        ("reserved", exact_number(row.reserved)),
+        ("used", exact_number(row.used)),
+        ("borrowed", exact_number(row.borrowed)),
     ])
 }
 
@@ -140,7 +140,7 @@ pub fn hour(row: &HourRow) -> Value {
         ("hour_ms", row.hour.0.into()),
         ("used_min", row.used_min.into()),
         ("used_max", row.used_max.into()),
-        ("used_ms", row.used_ms.to_string().into()),
+        ("used_ms", exact_number(row.used_ms)),
         ("covered_ms", row.covered_ms.into()),
         ("reserved_max", row.reserved_max.into()),
         ("hard", row.hard.into()),

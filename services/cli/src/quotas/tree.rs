@@ -3,7 +3,7 @@
 use super::{Of, ask, json};
 use crate::{
     Failure, amount,
-    context::Context,
+    context::{Context, Whose},
     explain::object,
     print::{Output, Page, Sheet, column, named, plain, valued},
 };
@@ -16,24 +16,29 @@ use vocab::{Account, QuotaResource, Token};
 #[derive(Args)]
 pub struct Tree {
     /// Only this tenant, with its teams and namespaces; without, the context's, or all for an operator.
-    tenant: Option<String>,
+    #[arg(value_name = "TENANT", conflicts_with = "tenant")]
+    of: Option<String>,
+    #[command(flatten)]
+    whose: Whose,
     #[command(flatten)]
     output: Output,
 }
 
 impl Tree {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let client = context.asker(self.tenant.as_deref()).await?;
+        let tenant = self.whose.tenant.or(self.of);
+        let client = context.asker(tenant.as_deref()).await?;
         let told = ask(&client, QuotaQuery::default()).await?;
         // A tenant is told of itself alone.
-        let cohorts = match context.tenant_of(self.tenant.as_deref()) {
+        let cohorts = match context.tenant_of(tenant.as_deref()) {
             Some(_) => Vec::new(),
             None => cohorts(&told.rows),
         };
         let rows: Vec<AccountRow> = told.rows.into_iter().map(|of| of.row).collect();
         let value = object([
-            ("accounts", rows.iter().map(json::account).collect()),
+            ("items", rows.iter().map(json::account).collect()),
             ("cohorts", cohorts.iter().map(json::cohort).collect()),
+            ("as_of", serde_json::Value::Null),
         ]);
         Page::new(value)
             .lines(lines(&rows))

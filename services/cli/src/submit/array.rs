@@ -1,7 +1,10 @@
 //! Many of the same, told apart by an index.
 
-use super::many::{self, Titled};
-use crate::{Failure, sending::Sending};
+use super::{
+    many::{self, Titled},
+    sent::Sent,
+};
+use crate::{Failure, print::Output, sending::Sending};
 use client::Client;
 use schemas::v1;
 use std::str::FromStr;
@@ -52,6 +55,7 @@ impl FromStr for Indexes {
 /// One of them that has no outcome yet.
 struct Element {
     title: String,
+    operation_id: String,
     index: u32,
 }
 
@@ -59,16 +63,21 @@ impl Titled for Element {
     fn title(&self) -> &str {
         &self.title
     }
+
+    fn operation_id(&self) -> &str {
+        &self.operation_id
+    }
 }
 
 impl Indexes {
     /// As the cell will name them.
-    fn elements(&self, submit: &v1::Submit) -> Vec<Element> {
+    fn elements(&self, submit: &v1::Submit, id: &str) -> Vec<Element> {
         let element = |&index: &u32| Element {
             title: match submit.name.as_str() {
                 "" => index.to_string(),
                 name => format!("{name}-{index}"),
             },
+            operation_id: format!("{id}-{index}"),
             index,
         };
         self.0.iter().map(element).collect()
@@ -83,7 +92,7 @@ impl Indexes {
     /// The first of them as a request of its own with what it is called, and how many there are.
     pub fn first(&self, submit: &v1::Submit) -> ((String, v1::Submit), usize) {
         let index = self.0.first().copied();
-        let title = self.elements(submit).swap_remove(0).title;
+        let title = self.elements(submit, "").swap_remove(0).title;
         let name = match submit.name.as_str() {
             "" => String::new(),
             _ => title.clone(),
@@ -96,19 +105,20 @@ impl Indexes {
         ((title, one), self.0.len())
     }
 
-    /// Tells the operation, asks for all of them, and tells what came of it. The ids of the allocations, if all were accepted.
+    /// Tells the operation, asks for all of them, and tells what came of it.
     pub async fn send(
         &self,
         client: &Client,
         submit: &v1::Submit,
         sending: &Sending,
-    ) -> Result<Vec<String>, Failure> {
+        output: Output,
+    ) -> Result<Sent, Failure> {
         let id = sending.id();
         let ask = async |open: &[Element]| {
             let indexes: Vec<u32> = open.iter().map(|one| one.index).collect();
             client.submit_array(submit, &indexes, &id).await
         };
-        many::outcomes(self.elements(submit), ask, sending).await
+        many::outcomes(self.elements(submit, &id), ask, sending, output).await
     }
 }
 
@@ -146,7 +156,7 @@ mod tests {
                 name: name.into(),
                 ..v1::Submit::default()
             };
-            let all = "3-4".parse::<Indexes>().unwrap().elements(&submit);
+            let all = "3-4".parse::<Indexes>().unwrap().elements(&submit, "o");
             let titles = all.iter().map(Titled::title);
             assert_eq!(titles.collect::<Vec<_>>(), expected);
         };

@@ -1,13 +1,13 @@
 //! Allocations of a file: each document has the flags of `submit` as its fields.
 
-use super::{Task, many::Asked};
+use super::{Task, again::Said, many::Asked};
 use crate::manifest::{Fault, Fields, Place, Wrong, text_of, unknown, written};
 use clap::{
     Arg, ArgAction, Args, Command, FromArgMatches,
     error::{ContextKind, ContextValue},
 };
 use schemas::v1;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::error::Error;
 
 /// The field of what stands behind `--` on a command line.
@@ -15,7 +15,7 @@ const COMMAND: &str = "command";
 
 /// What the file asks for, or what is wrong with it.
 pub fn read(file: &str, text: &str) -> Result<Vec<Asked>, Vec<String>> {
-    let flags = Task::augment_args(Command::new("submit").no_binary_name(true));
+    let flags = flags();
     let names: Vec<String> = flags.get_arguments().filter_map(field_of).collect();
     let told = |faults: Vec<Fault>| faults.iter().map(Fault::to_string).collect::<Vec<_>>();
     let (mut all, mut faults) = (Vec::new(), Vec::new());
@@ -57,29 +57,100 @@ fn field_of(flag: &Arg) -> Option<String> {
     }
 }
 
-fn task(flags: &Command, fields: &Fields) -> Result<Task, Wrong> {
-    let mut line = Vec::new();
-    for flag in flags.get_arguments() {
-        let Some(name) = field_of(flag).filter(|name| name != COMMAND) else {
-            continue;
-        };
-        if let Some(value) = fields.get(&name) {
-            let words = words(flag, value).map_err(|why| Wrong::new(&name, why))?;
-            line.extend(words);
+pub fn flags() -> Command {
+    Task::augment_args(Command::new("submit").no_binary_name(true))
+}
+
+/// What a document asks for, with options of a command line in the place of its fields.
+pub fn changed(document: Value, said: &Said) -> Result<Task, Wrong> {
+    let Value::Object(mut document) = document else {
+        return Err(Wrong::new("", "it is no document".to_owned()));
+    };
+    let flags = flags();
+    for (one, other) in EITHER {
+        if said.values(one).is_some() {
+            document.remove(other);
         }
     }
-    if let Some(command) = fields.get(COMMAND).filter(|value| !value.is_null()) {
-        let Value::Array(words) = command else {
-            let why = format!("{command}: write its words as a list: [sh, -c, \"echo a\"]");
-            return Err(Wrong::new(COMMAND, why));
+    parsed(&flags, &document, Some(said))
+}
+
+/// Options that take the place of a field of another name. With their IDs they are named as fields are.
+const EITHER: [(&str, &str); 8] = [
+    ("best_effort", "cpu"),
+    ("best_effort", "memory"),
+    ("cpu", "best_effort"),
+    ("memory", "best_effort"),
+    ("priority", "priority_class"),
+    ("priority_class", "priority"),
+    ("payload", "payload_base64"),
+    ("gpus", "gpu_milli"),
+];
+
+fn task(flags: &Command, fields: &Fields) -> Result<Task, Wrong> {
+    parsed(flags, fields, None)
+}
+
+fn parsed(
+    flags: &Command,
+    fields: &Map<String, Value>,
+    said: Option<&Said>,
+) -> Result<Task, Wrong> {
+    let (mut line, mut behind) = (Vec::new(), Vec::new());
+    for flag in flags.get_arguments() {
+        let Some(name) = field_of(flag) else {
+            continue;
         };
-        let words = words.iter().map(text_of).collect::<Result<Vec<_>, _>>();
+        let value = fields.get(&name).filter(|value| !value.is_null());
+        let values = said.and_then(|said| said.values(flag.get_id().as_str()));
+        let wrong = |why| Wrong::new(&name, why);
+        if name == COMMAND {
+            behind = match (values, value) {
+                (Some(said), _) => said.to_vec(),
+                (None, Some(value)) => command(value).map_err(wrong)?,
+                (None, None) => Vec::new(),
+            };
+            continue;
+        }
+        if let Some(said) = values {
+            let own = said.iter().filter_map(|it| Some(it.split_once('=')?.0));
+            let own: Vec<&str> = own.collect();
+            // A mapping has its other names on.
+            let value = value.and_then(|value| match value {
+                Value::Object(all) => Some(Value::Object(
+                    (all.iter().filter(|(name, _)| !own.contains(&&***name)))
+                        .map(|(name, value)| (name.clone(), value.clone()))
+                        .collect(),
+                )),
+                _ => None,
+            });
+            let rest = value.map_or(Ok(Vec::new()), |value| words(flag, &value));
+            line.extend(rest.map_err(wrong)?);
+            let long = flag.get_long().unwrap_or_default();
+            line.extend(match flag.get_action() {
+                ArgAction::SetTrue => vec![format!("--{long}")],
+                _ => said.iter().map(|it| format!("--{long}={it}")).collect(),
+            });
+        } else if let Some(value) = value {
+            line.extend(words(flag, value).map_err(wrong)?);
+        }
+    }
+    if !behind.is_empty() {
         line.push("--".to_owned());
-        line.extend(words.map_err(|why| Wrong::new(COMMAND, why))?);
+        line.append(&mut behind);
     }
     let matches = flags.clone().try_get_matches_from(line);
     let task = matches.and_then(|matches| Task::from_arg_matches(&matches));
-    task.map_err(|error| said(&error))
+    task.map_err(|error| fault(&error))
+}
+
+fn command(value: &Value) -> Result<Vec<String>, String> {
+    let Value::Array(words) = value else {
+        return Err(format!(
+            "{value}: write its words as a list: [sh, -c, \"echo a\"]"
+        ));
+    };
+    words.iter().map(text_of).collect()
 }
 
 /// A field as it would stand on the command line.
@@ -108,7 +179,7 @@ fn words(flag: &Arg, value: &Value) -> Result<Vec<String>, String> {
 }
 
 /// What is wrong, of the fields and not of the flags.
-fn said(error: &clap::Error) -> Wrong {
+fn fault(error: &clap::Error) -> Wrong {
     let of = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.as_str()),
         Some(ContextValue::Strings(texts)) => texts.first().map(String::as_str),
@@ -141,7 +212,7 @@ fn said(error: &clap::Error) -> Wrong {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::submit::Submit;
+    use crate::submit::{Submit, document};
     use clap::Parser;
     use proptest::prelude::*;
 
@@ -252,6 +323,52 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn options_take_the_place_of_what_was_asked_for() {
+        let check = |asked: &str, options: &str, expected: &str| {
+            let of = |line: &str| {
+                let words = ["submit"].into_iter().chain(line.split_whitespace());
+                Line::try_parse_from(words).unwrap().submit
+            };
+            let asked = document(&of(asked).task.request().unwrap(), "t");
+            let said = of(&format!("--again x --tenant t --wait ended {options}")).said;
+            let changed = changed(asked, &said).unwrap().request();
+            let expected = of(expected).task.request();
+            assert_eq!(changed.unwrap(), expected.unwrap(), "{options}");
+        };
+        let asked = "--cpu 2 --memory 1GiB --name a --queue q --env A=1 --env B=2 --label l=m --gpu-model T4 --gpus 1 -- sh -c x";
+        check(
+            asked,
+            "--memory 4GiB --env B=3 --env C=4 --gpu-model A100",
+            "--cpu 2 --memory 4GiB --name a --queue q --env A=1 --env B=3 --env C=4 --label l=m --gpu-model A100 --gpus 1 -- sh -c x",
+        );
+        check(
+            asked,
+            "--queue= --name b -- true",
+            "--cpu 2 --memory 1GiB --name b --env A=1 --env B=2 --label l=m --gpu-model T4 --gpus 1 -- true",
+        );
+        check(
+            "--best-effort --retries 3",
+            "--cpu 1 --retries 0",
+            "--cpu 1",
+        );
+        check("--cpu 1 --memory 1GiB", "--best-effort", "--best-effort");
+        check("--priority-class c", "--priority 3", "--priority 3");
+        check("--gpu-milli 500", "--gpus 2", "--gpus 2");
+        check(
+            "--account t/ml --never-requeue",
+            "--account ml --time-limit 1h",
+            "--account ml --never-requeue --time-limit 1h",
+        );
+        assert!(
+            Line::try_parse_from(["submit", "--again", "x", "--deadline", "1m", "-o", "json"])
+                .unwrap()
+                .submit
+                .said
+                .is_empty()
+        );
     }
 
     #[test]

@@ -1,17 +1,19 @@
 //! Many allocations, asked for in as few messages as they fit into. What starts after others is told so by their operations, whose
 //! ids are known before anything is sent.
 
-use super::{account, state};
+use super::{
+    account,
+    sent::{Came, Sent},
+    state,
+};
 use crate::{
     Failure,
     manifest::{Place, Wrong},
-    print::{note, say},
-    sending::{BETWEEN_TRIES, Left, Sending},
+    print::{Output, note, say},
+    sending::{BETWEEN_TRIES, Left, Sending, derived_id},
 };
 use client::{Client, Failed};
-use data_encoding::HEXLOWER;
 use schemas::v1;
-use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::AllocationId;
 
@@ -62,12 +64,7 @@ impl Ready {
 
 /// The same for the same one of the same command.
 fn operation_id(base: &str, one: &Asked) -> String {
-    let mut digest = Sha256::new();
-    for part in [base, &one.number.to_string(), &one.submit.name] {
-        digest.update(part);
-        digest.update([0]);
-    }
-    HEXLOWER.encode(&digest.finalize()[..16])
+    derived_id(&[base, &one.number.to_string(), &one.submit.name])
 }
 
 /// All of them, each behind what it starts after, or what is wrong with them.
@@ -185,12 +182,13 @@ pub fn alone(ready: Vec<Ready>) -> Vec<(String, v1::Submit)> {
     alone.collect()
 }
 
-/// Tells what will be sent, sends it, and tells what came of it. The ids of the allocations, if all were accepted.
+/// Tells what will be sent, sends it, and tells what came of it.
 pub async fn send(
     client: &Client,
     ready: Vec<Ready>,
     sending: &Sending,
-) -> Result<Vec<String>, Failure> {
+    output: Output,
+) -> Result<Sent, Failure> {
     for one in &ready {
         note!("operation {}: {}", one.id, one.title);
     }
@@ -199,7 +197,7 @@ pub async fn send(
         let outcomes = client.submit_all(asked.collect::<Vec<_>>()).await;
         outcomes.into_iter().map(|(_, outcome)| outcome).collect()
     };
-    outcomes(ready, ask, sending).await
+    outcomes(ready, ask, sending, output).await
 }
 
 /// What the operations are called, with their ids.
@@ -210,24 +208,30 @@ pub fn operations(ready: Vec<Ready>) -> Vec<(String, String)> {
 /// What is told of one of many.
 pub trait Titled {
     fn title(&self) -> &str;
+    fn operation_id(&self) -> &str;
 }
 
 impl Titled for Ready {
     fn title(&self) -> &str {
         &self.title
     }
+
+    fn operation_id(&self) -> &str {
+        &self.id
+    }
 }
 
-/// Asks for all of them, and again for those without an outcome while there is time, and tells what came of each. The ids of the
-/// allocations, if all were accepted.
+/// Asks for all of them, and again for those without an outcome while there is time. Where a person reads it, tells what came of
+/// each at once.
 pub async fn outcomes<T: Titled>(
     all: Vec<T>,
     ask: impl AsyncFn(&[T]) -> Vec<Result<v1::Submitted, Failed>>,
     sending: &Sending,
-) -> Result<Vec<String>, Failure> {
+    output: Output,
+) -> Result<Sent, Failure> {
     let mut open = all;
     let (all, left) = (open.len(), Left::of(sending.deadline()));
-    let mut accepted = Vec::with_capacity(all);
+    let mut sent = Sent::default();
     let mut refused = 0;
     let failed = loop {
         let outcomes = ask(&open).await;
@@ -237,12 +241,15 @@ pub async fn outcomes<T: Titled>(
             let title = one.title();
             match outcome {
                 Ok(done) => {
-                    say!("{title} {} {}", done.allocation_id, state(&done));
-                    accepted.push(done.allocation_id);
+                    if !output.is_for_programs() {
+                        say!("{title} {} {}", done.allocation_id, state(&done));
+                    }
+                    sent.add(&one, Came::Accepted(done));
                 }
                 Err(Failed::Refused(why)) => {
                     refused += 1;
                     note!("{title}: refused: {}", why.explanation);
+                    sent.add(&one, Came::Refused(why.explanation));
                 }
                 Err(other) => {
                     failed = Some(other);
@@ -263,17 +270,22 @@ pub async fn outcomes<T: Titled>(
     };
     for one in &open {
         note!("{}: without an outcome", one.title());
+        sent.add(one, Came::Unknown);
     }
     let bad = refused + open.len();
     let failure = match failed {
-        Some(failed) => Failure::from(failed),
-        None if refused > 0 => Failure::refused(format!("{refused} of {all} were refused")),
-        None => return Ok(accepted),
+        Some(failed) => Some(Failure::from(failed)),
+        None if refused > 0 => {
+            let refused = format!("{refused} of {all} were refused");
+            Some(Failure::refused(refused))
+        }
+        None => None,
     };
-    Err(match bad < all {
+    sent.failure = failure.map(|failure| match bad < all {
         true => failure.afterwards(),
         false => failure,
-    })
+    });
+    Ok(sent)
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
 //! Asking for an allocation.
 
 mod account;
+mod again;
 mod array;
 mod document;
 pub(crate) mod file;
 mod gang;
 pub(crate) mod many;
 mod place;
+mod sent;
 mod trial;
 mod work;
 
@@ -22,7 +24,7 @@ use crate::{
     get, look,
     manifest::{Wrong, not_among},
     names,
-    print::{Fields, Output, Page, named, note, plain},
+    print::{Output, note},
     sending::{Left, Sending},
     tenants::teams,
     wait,
@@ -30,11 +32,15 @@ use crate::{
 use clap::{Args, ValueEnum};
 use client::{Client, Failed};
 use schemas::v1::{self, submitted};
+use sent::{Came, Sent};
 use std::{fs, io, process::ExitCode};
 use vocab::Account;
 
 #[derive(Args)]
 pub struct Submit {
+    // Before the others, which take their values out of the command line.
+    #[command(flatten)]
+    said: again::Said,
     #[command(flatten)]
     pub whose: Whose,
     #[command(flatten)]
@@ -47,9 +53,9 @@ pub struct Submit {
     /// command finds it in APPORTION_ARRAY_INDEX. The one of index 7 is the operation `<id>-7`. Cells of feature level 8 and above.
     #[arg(long, value_name = "INDEXES", conflicts_with_all = ["follow", "array_index"])]
     array: Option<Indexes>,
-    /// Ask again for all that this allocation asked for (its id or name), but to start after others. `describe` shows it, as a document
-    /// that can be changed and sent with --file.
-    #[arg(long, value_name = "ID", conflicts_with_all = ["What", "Place", "Gang", "Work", "array", "file"])]
+    /// Ask again for all that this allocation asked for (its ID or name), but to start after others. Other options take the place of
+    /// what it asked for: a variable, label or extended resource that of its name, and any other option all of its kind.
+    #[arg(long, value_name = "ID", conflicts_with_all = ["array", "file"])]
     again: Option<String>,
     /// Show what it writes until it has ended, and end with the exit code of its command.
     #[arg(long, short, conflicts_with = "wait")]
@@ -209,12 +215,9 @@ pub(crate) fn label(text: &str) -> Result<v1::Label, String> {
 
 impl Submit {
     pub async fn run(mut self, context: &Context) -> Result<ExitCode, Failure> {
-        let is_one = self.file.is_none() && self.array.is_none();
-        let says_one_thing =
-            self.dry_run || (is_one && !self.follow && self.wait == Wait::Accepted);
-        if !says_one_thing && self.output != Output::default() {
+        if self.follow && self.output.is_for_programs() {
             return Err(Failure::usage(
-                "--output: an outcome alone has a form, and not what --follow, --wait, --array and --file print",
+                "--output: --follow prints what the run writes; write --wait ended for its outcome in this form",
             ));
         }
         let of_file = self.of_file()?;
@@ -229,8 +232,15 @@ impl Submit {
             (false, Wait::Started) => Some((Until::Started, "start")),
             (false, Wait::Ended) => Some((Until::Ended, "end")),
         };
-        let follows = self.follow;
         let tenant = client.party().name();
+        let asked = match &self.again {
+            Some(name) => Some(again(&client, name).await?),
+            None => None,
+        };
+        if let Some(asked) = asked.as_ref().filter(|_| !self.said.is_empty()) {
+            let changed = file::changed(document(asked, tenant), &self.said);
+            self.task = changed.map_err(|wrong| Failure::usage(wrong.to_string()))?;
+        }
         let task = &mut self.task.what;
         task.account = own_account(&task.account, tenant)?;
         for name in task.after.iter_mut().chain(&mut task.after_success) {
@@ -243,12 +253,13 @@ impl Submit {
                 trial::of_many(&client, many::alone(all), of, self.output).await?;
                 return Ok(ExitCode::SUCCESS);
             }
-            let ids = many::send(&client, all, &sending).await?;
-            return wait_for(&client, ids, waits_for, &left).await;
+            let sent = many::send(&client, all, &sending, self.output).await?;
+            return wait_for(&client, sent, waits_for, &left, self.output).await;
         }
-        let request = match &self.again {
-            Some(name) => again(&client, name).await?,
-            None => self
+        let request = match asked {
+            // Also what this version does not know.
+            Some(asked) if self.said.is_empty() => asked,
+            _ => self
                 .task
                 .request()
                 .map_err(|wrong| Failure::usage(wrong.to_string()))?,
@@ -263,8 +274,8 @@ impl Submit {
             return Ok(ExitCode::SUCCESS);
         }
         if let Some(indexes) = &self.array {
-            let ids = indexes.send(&client, &request, &sending).await?;
-            return wait_for(&client, ids, waits_for, &left).await;
+            let sent = indexes.send(&client, &request, &sending, self.output);
+            return wait_for(&client, sent.await?, waits_for, &left, self.output).await;
         }
         let operation_id = sending.id();
         let submitted = match client.submit(request.clone(), &operation_id).await {
@@ -274,18 +285,32 @@ impl Submit {
                 return Err(Failure::from(failed).and(help));
             }
         };
-        let id = &submitted.allocation_id;
-        if !follows {
-            outcome(&operation_id, &submitted).print(self.output)?;
+        let id = submitted.allocation_id.clone();
+        let title = format!("{id} {}", state(&submitted));
+        let mut sent = Sent::default();
+        sent.add(&(&*request.name, &*operation_id), Came::Accepted(submitted));
+        // A program gets one document, which has the end.
+        let is_told_at_once =
+            !self.follow && (waits_for.is_none() || !self.output.is_for_programs());
+        if is_told_at_once {
+            sent.print_one(&title, &[], self.output)?;
         }
         let Some((until, event)) = waits_for else {
             left.within(Sending::seen(&client)).await;
             return Ok(ExitCode::SUCCESS);
         };
-        match left.within(follow::follow(&client, id, until)).await {
-            Some(ended) => ended.map_err(Failure::afterwards),
-            None => Err(Failure::late(NotInTime(id.clone(), event))),
+        let Some(view) = left.within(follow::follow(&client, &id, until)).await else {
+            if !is_told_at_once && !self.follow {
+                sent.print_one(&title, &[], self.output)?;
+            }
+            return Err(Failure::late(NotInTime(id, event)));
+        };
+        let view = view.map_err(Failure::afterwards)?;
+        let code = follow::ends_with(&view, until);
+        if !is_told_at_once && !self.follow {
+            sent.print_one(&title, &[view], self.output)?;
         }
+        Ok(ExitCode::from(code))
     }
 
     /// All that its file asks for, if there is one.
@@ -391,17 +416,25 @@ async fn again(client: &Client, name: &str) -> Result<v1::Submit, Failure> {
 /// Of all that was asked for. What the command line ends with is as `wait` says.
 async fn wait_for(
     client: &Client,
-    ids: Vec<String>,
+    mut sent: Sent,
     waits_for: Option<(Until, &'static str)>,
     left: &Left,
+    output: Output,
 ) -> Result<ExitCode, Failure> {
+    if let Some(failure) = sent.failure.take() {
+        sent.print(&[], output)?;
+        return Err(failure);
+    }
     let Some((until, event)) = waits_for else {
+        sent.print(&[], output)?;
         left.within(Sending::seen(client)).await;
         return Ok(ExitCode::SUCCESS);
     };
+    let ids = sent.ids();
     let wanted = ids.len();
     let reached = wait::reach(client, ids, until, left).await;
     let (views, is_late) = reached.map_err(Failure::afterwards)?;
+    sent.print(&views, output)?;
     match is_late {
         false => Ok(ExitCode::from(wait::all(&views, until))),
         true => Err(Failure::late(format!(
@@ -462,23 +495,6 @@ impl Task {
             array_index: what.array_index,
         })
     }
-}
-
-fn outcome(operation_id: &str, submitted: &v1::Submitted) -> Page {
-    let id = submitted.allocation_id.as_str();
-    let (state, node, why) = match &submitted.state {
-        Some(submitted::State::Placed(placed)) => ("placed", Some(placed.node.as_str()), None),
-        Some(submitted::State::Waiting(waiting)) => ("waiting", None, Some(why(waiting))),
-        Some(submitted::State::Ended(ended)) => ("ended", None, Some(words(ended.cause()))),
-        None => ("unknown", None, None),
-    };
-    let fields = Fields::default()
-        .add("allocation_id", "allocation", plain(id))
-        .add("operation_id", "operation", plain(operation_id))
-        .add("state", "state", plain(state))
-        .add("node", "node", named(node.unwrap_or_default()))
-        .add("why", "why", named(why.as_deref().unwrap_or_default()));
-    Page::said(format!("{id} {}", self::state(submitted)), fields)
 }
 
 pub(crate) fn state(submitted: &v1::Submitted) -> String {
@@ -601,13 +617,10 @@ mod tests {
             let line = format!("submit --tenant t {flags}");
             Line::try_parse_from(line.split_whitespace()).is_ok()
         };
-        for alone in ["--file jobs.yaml", "--again train"] {
-            for beside in ["--cpu 1", "--label a=b", "--node-label a=b", "--env A=b"] {
-                assert!(
-                    parses(alone) && !parses(&format!("{alone} {beside}")),
-                    "{beside}"
-                );
-            }
+        for beside in ["--cpu 1", "--label a=b", "--node-label a=b", "--env A=b"] {
+            assert!(parses("--file jobs.yaml"));
+            assert!(!parses(&format!("--file jobs.yaml {beside}")), "{beside}");
+            assert!(parses(&format!("--again train {beside}")), "{beside}");
         }
         for many in ["--array 0-3", "--file jobs.yaml"] {
             assert!(parses(&format!("{many} --wait ended --deadline 1m")));

@@ -52,12 +52,12 @@ enum Summary {
 
 #[derive(Args)]
 struct Asked {
-    /// The hours of this month, 2026-11; without it and without --from, of this month.
-    #[arg(long, value_parser = month, conflicts_with_all = ["from", "until"])]
+    /// The hours of this month, 2026-11; without it and without --since, of this month.
+    #[arg(long, value_parser = month, conflicts_with_all = ["since", "until"])]
     month: Option<Month>,
     /// Hours that begin then or later: 2026-01-31T08:00:00Z, or so long ago as in 2h.
-    #[arg(long, value_parser = amount::past)]
-    from: Option<amount::Past>,
+    #[arg(long, alias = "from", value_parser = amount::past)]
+    since: Option<amount::Past>,
     /// Hours that begin before, in the same form; without it, up to now.
     #[arg(long, value_parser = amount::past)]
     until: Option<amount::Past>,
@@ -178,7 +178,7 @@ impl Shares {
         let lines = store.shares(month, bearer, &credited).await?;
         let page = About::read(store)
             .await?
-            .page([("lines", sheets::shares(&lines))]);
+            .page([("items", sheets::shares(&lines))]);
         page.print(self.output)
     }
 }
@@ -187,7 +187,7 @@ impl Shares {
 enum ReportError {
     #[error("this program was built without its chart library: run `make setup` and build again")]
     NoChartLibrary,
-    #[error("--until has to be later than --from")]
+    #[error("--until has to be later than --since")]
     EmptySpan,
 }
 
@@ -245,7 +245,7 @@ impl Summary {
                 (asked, sheets::waits(&lines))
             }
         };
-        let page = About::read(&store).await?.page([("lines", sheet)]);
+        let page = About::read(&store).await?.page([("items", sheet)]);
         page.print(asked.output)
     }
 }
@@ -266,7 +266,8 @@ impl About {
 
     /// Sheets with their names for programs, one after the other.
     fn page<const N: usize>(&self, sheets: [(&str, Sheet); N]) -> Page {
-        let mut value = json!({ "through_ms": self.through.0, "currency": self.currency });
+        let mut value =
+            json!({ "through_ms": self.through.0, "currency": self.currency, "as_of": null });
         for (name, sheet) in &sheets {
             value[*name] = sheet.records();
         }
@@ -293,7 +294,7 @@ impl Ahead {
         let month = sheets::month_ahead(&store.month_forecast(tenant).await?);
         let budgets = sheets::budgets_ahead(&store.budget_forecast(tenant).await?);
         let page = About::read(store).await?;
-        let page = page.page([("lines", month), ("budgets", budgets)]);
+        let page = page.page([("items", month), ("budgets", budgets)]);
         page.print(self.output)
     }
 }
@@ -305,7 +306,7 @@ impl Asked {
         let past =
             |past: Option<amount::Past>, or: Millis| past.map_or(or, |past| Millis(past.ms(now)));
         let span = Span {
-            from: past(self.from, whole.from),
+            from: past(self.since, whole.from),
             until: past(self.until, whole.until),
         };
         match span.from < span.until {

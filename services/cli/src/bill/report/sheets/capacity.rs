@@ -1,13 +1,9 @@
 //! What became of the capacity.
 
 use super::{percent, used};
-use crate::{
-    amount,
-    print::{Sheet, column, exactly, plain},
-};
+use crate::print::{Sheet, column, moment, plain};
 use analytics::store::CapacityLine;
 use std::collections::{BTreeMap, BTreeSet};
-use vocab::Millis;
 
 /// The states of capacity, in the order in which they are shown.
 pub const STATES: [&str; 5] = ["allocated", "reserved", "idle", "cordoned", "unavailable"];
@@ -70,7 +66,7 @@ pub fn utilization(lines: &[CapacityLine]) -> Sheet {
 /// One resource by hour or day.
 pub fn over_time(resource: &str, buckets: &BTreeMap<i64, States>) -> Sheet {
     let row = |(begins, states): (&i64, &States)| {
-        let begins = exactly(amount::moment(Millis(*begins)), begins);
+        let begins = moment(*begins);
         let states = states.iter().map(|quantity| used(resource, *quantity));
         [begins].into_iter().chain(states).collect()
     };

@@ -3,10 +3,10 @@
 use super::{money, percent};
 use crate::{
     amount,
-    print::{Cell, Sheet, column, exactly, named, plain},
+    print::{Cell, Sheet, column, counted, exactly, moment, named, number, plain},
 };
 use analytics::store::{BudgetForecast, MonthForecast};
-use vocab::{BudgetOf, Millis};
+use vocab::BudgetOf;
 
 /// With its text, or a dash and nothing for programs.
 fn if_known<T: Copy>(value: Option<T>, cell: impl Fn(T) -> Cell) -> Cell {
@@ -23,7 +23,7 @@ pub fn month_ahead(lines: &[MonthForecast]) -> Sheet {
             if_known(line.expected_micro, money),
             if_known(line.low_micro, money),
             if_known(line.high_micro, money),
-            plain(line.judged),
+            number(line.judged),
             if_known(judged, |judged| percent(line.within.into(), judged.into())),
         ]
     };
@@ -62,12 +62,12 @@ pub fn budgets_ahead(lines: &[BudgetForecast]) -> Sheet {
         let of = BudgetOf::parse(&line.budget_of);
         // What is spent, and forecast, is not below 0.
         let amount = |amount: i128| match &of {
-            Some(of) => exactly(amount::spent(of, amount.unsigned_abs()), amount),
+            Some(of) => counted(amount::spent(of, amount.unsigned_abs()), amount),
             None => plain(amount),
         };
         let exhausted = |at: Option<i64>| match at {
             None => exactly("not in this period".to_owned(), ""),
-            Some(at) => exactly(amount::moment(Millis(at)), at),
+            Some(at) => moment(at),
         };
         vec![
             plain(&line.tenant),
@@ -75,7 +75,7 @@ pub fn budgets_ahead(lines: &[BudgetForecast]) -> Sheet {
             named(&line.namespace),
             plain(&line.budget_of),
             plain(&line.period),
-            exactly(amount::moment(Millis(line.ends_ms)), line.ends_ms),
+            moment(line.ends_ms),
             exhausted(line.exhausted_early_ms),
             exhausted(line.exhausted_ms),
             exhausted(line.exhausted_late_ms),
@@ -135,7 +135,7 @@ mod tests {
             exact(&sheet.rows),
             [
                 [
-                    "t", "cpu", "2000000", "5000000", "", "5000001", "28", "75.00"
+                    "t", "cpu", "2000000", "5000000", "", "5000001", "28", "75.0"
                 ],
                 ["t", "cpu", "2000000", "", "", "", "0", ""],
             ]

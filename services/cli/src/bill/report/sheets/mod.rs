@@ -16,7 +16,7 @@ pub use runs::{ends, longest, size, sizes, waits};
 use super::super::{money, used};
 use crate::{
     amount,
-    print::{Cell, exactly},
+    print::{Cell, counted},
 };
 
 /// Hundredths of a percent, rounded towards zero; 0 of nothing.
@@ -31,7 +31,7 @@ fn percent(part: i128, whole: i128) -> Cell {
     let sign = if points < 0 { "-" } else { "" };
     let points = points.unsigned_abs();
     let number = format!("{sign}{}.{:02}", points / 100, points % 100);
-    exactly(format!("{number} %"), number)
+    counted(format!("{number} %"), number)
 }
 
 /// `350ms`, or in the two largest units.
@@ -40,7 +40,7 @@ fn waited(ms: i64) -> Cell {
         0..1000 => format!("{ms}ms"),
         _ => amount::age(ms),
     };
-    exactly(text, ms)
+    counted(text, ms)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::{super::super::kind, basis_points, money, percent, used};
 use crate::{
     amount,
-    print::{Cell, Column, Sheet, column, exactly, named, plain},
+    print::{Cell, Column, Sheet, column, counted, exactly, named, plain},
 };
 use analytics::store::{CostLine, InvoiceLine, Reconciled, ShareLine, Spender, SpentLine};
 use quota::project::BudgetState;
@@ -162,12 +162,12 @@ pub fn spent_part(state: &BudgetState) -> i128 {
 pub fn budgets(budgets: &[OneBudget]) -> Sheet {
     let row = |(account, of, state): &OneBudget| {
         let name = |token: &Option<Token>| named(token.as_ref().map_or("", Token::as_str));
-        let amount = |amount: u128| exactly(amount::spent(of, amount), amount);
+        let amount = |amount: u128| counted(amount::spent(of, amount), amount);
         let exhausted = match state.exhausted_at {
             None => exactly("not in this period".to_owned(), ""),
-            Some(at) => exactly(amount::moment(at), at.0),
+            Some(at) => counted(amount::moment(at), at.0),
         };
-        let moment = |at: Millis| exactly(amount::moment(at), at.0);
+        let moment = |at: Millis| counted(amount::moment(at), at.0);
         vec![
             plain(&account.tenant),
             name(&account.team),
@@ -339,10 +339,10 @@ mod tests {
         let exact = |row: &Vec<Cell>| row.iter().map(|cell| cell.exact().to_owned()).collect();
         let rows: Vec<Vec<String>> = sheet.rows.iter().chain(&sheet.total).map(exact).collect();
         let expected = [
-            ["a", "x", "0", "-3", "120", "-3", "117", "90.00"],
+            ["a", "x", "0", "-3", "120", "-3", "117", "90.0"],
             ["b", "", "8", "0", "0", "0", "8", "6.15"],
             ["a", "", "5", "0", "0", "0", "5", "3.84"],
-            ["all", "", "13", "-3", "120", "-3", "130", "100.00"],
+            ["all", "", "13", "-3", "120", "-3", "130", "100.0"],
         ];
         assert_eq!(rows, expected);
     }

@@ -1,18 +1,15 @@
 //! Runs by how they end, how large they are and how long they waited.
 
 use super::{super::super::kind, percent, used, waited};
-use crate::{
-    amount,
-    print::{Sheet, column, exactly, named, plain},
-};
+use crate::print::{Sheet, allocation, column, counted, exactly, moment, named, number, plain};
 use analytics::store::{EndLine, LongWait, SizeLine, WaitLine};
-use vocab::{Millis, ResourceKind};
+use vocab::ResourceKind;
 
 pub fn ends(lines: &[EndLine]) -> Sheet {
     let row = |line: &EndLine| {
         vec![
             exactly(line.cause.replace('_', " "), &line.cause),
-            plain(line.runs),
+            number(line.runs),
             used("cpu", line.cpu),
             used("memory", line.memory),
             used("gpu", line.gpu),
@@ -49,8 +46,8 @@ pub fn sizes(lines: &[SizeLine]) -> Sheet {
         let all: u64 = of_resource.map(|other| other.runs).sum();
         vec![
             plain(&line.resource),
-            exactly(size(line), line.up_to_milli),
-            plain(line.runs),
+            counted(size(line), line.up_to_milli),
+            number(line.runs),
             percent(line.runs.into(), all.into()),
             used(&line.resource, line.quantity),
         ]
@@ -69,8 +66,8 @@ pub fn waits(lines: &[WaitLine]) -> Sheet {
     let row = |line: &WaitLine| {
         vec![
             named(&line.queue),
-            plain(line.placed),
-            plain(line.unplaced),
+            number(line.placed),
+            number(line.unplaced),
             waited(line.p50_ms),
             waited(line.p90_ms),
             waited(line.p99_ms),
@@ -93,12 +90,12 @@ pub fn longest(lines: &[LongWait]) -> Sheet {
     let words = |name: &str| exactly(named(&name.replace('_', " ")).text, name);
     let row = |line: &LongWait| {
         vec![
-            plain(line.allocation),
+            allocation(&line.allocation.to_string()),
             plain(&line.tenant),
             named(&line.team),
             named(&line.queue),
             plain(&line.job_set),
-            exactly(amount::moment(Millis(line.queued_ms)), line.queued_ms),
+            moment(line.queued_ms),
             words(&line.reason),
             match line.ended_by.as_str() {
                 "" => exactly("got a place".to_owned(), ""),
