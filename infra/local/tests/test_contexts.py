@@ -308,7 +308,7 @@ class Contexts(unittest.TestCase):
         del request["after"]
         self.assertEqual(json.loads(self.apportion("describe", again, "-o", "json"))["request"], request)
         self.apportion("cancel", again)
-        # What the command line says takes the place of what was asked for.
+        # Options take the place of the fields of the request.
         again = json.loads(self.apportion("submit", "--again", "mine-2", "--memory", "2Gi", "-o", "json"))["allocation_id"]
         described = json.loads(self.apportion("describe", again, "-o", "json"))["request"]
         self.assertEqual(described, {**request, "memory": "2Gi"})

@@ -210,7 +210,7 @@ def test_a_node_is_forgotten(cell):
     assert cell.row("node", "list", node="machine-7")["cpu_milli"] == 4000
     assert "version conflict" in cell.reason(REFUSED, "node", "forget", "machine-7", "--expected-version", "9")
     assert cell.json("node", "forget", "machine-7") == {"set": "forget machine-7", "version": 2}
-    cell.until(lambda rows: "machine-7" not in {row["node"] for row in rows}, "node", "list")
+    cell.until(lambda answer: "machine-7" not in {row["node"] for row in answer["items"]}, "node", "list")
     assert "no such node" in cell.reason(REFUSED, "node", "forget", "machine-7")
     assert "machine-7" not in cell.apportion("node", "list")
 
@@ -221,11 +221,12 @@ def test_a_node_is_forgotten(cell):
 def test_the_largest_holders_come_first(cell, started):
     tops = {"nodes": ("node", started["node"]), "tenants": ("tenant", "team-a"), "queues": ("queue", "team-a")}
     for leaf, (column, first) in tops.items():
-        def is_first(rows):
+        def is_first(answer):
+            rows = answer["items"]
             return rows[0][column] == first and rows[0]["gpu_milli"] == 1000
 
         # Nothing else has a GPU.
-        (row,) = cell.until(is_first, "top", leaf, "--by", "gpu", "--limit", "1")
+        (row,) = cell.until(is_first, "top", leaf, "--by", "gpu", "--limit", "1")["items"]
         assert (row["allocations"], row["cpu_milli"]) == (1, 4000)
         assert cell.apportion("top", leaf, "--by", "gpu").splitlines()[1].split()[0] == first
         assert "gpu" in cell.reason(WRONG_USAGE, "top", leaf, "--by", "disk")
@@ -256,7 +257,7 @@ def test_summaries_of_a_month_are_of_the_bill(cell, billed):
     shares = lines("shares", "--method", "none")
     assert {line["tenant"] for line in shares if int(line["charged_micro"]) > 0} == {"team-a"}
     sizes = {(line["resource"], line["up_to_milli"], line["runs"]) for line in lines("sizes")}
-    assert sizes == {("cpu", "4000", "1"), ("gpu", "1000", "1")}
+    assert sizes == {("cpu", 4000, 1), ("gpu", 1000, 1)}
     # Waits are those of finished runs, and there is none.
     assert lines("waits") == []
     assert "cpu" in cell.apportion("report", "utilization")
@@ -427,3 +428,75 @@ def test_the_agent_discovers_this_machine():
     assert found["capacity"]["cpu_milli"] - found["allocatable"]["cpu_milli"] == 100
     assert found["capacity"]["memory_bytes"] == found["allocatable"]["memory_bytes"] > 0
     assert run(PROGRAMS / "apportion-node-agent", "discover", "--reserved-cpu-milli", "many").returncode == WRONG_USAGE
+
+
+# Forms for programs.
+
+# Commands that print a list of all tenants or nodes.
+LISTS = (
+    ("queues",), ("preemptions",), ("reservations",), ("refusals",), ("job-sets",), ("nodes",), ("node", "list"), ("tenants",),
+    ("top", "nodes"), ("top", "tenants"), ("top", "queues"), ("quota", "tree"), ("budgets",), ("usage",), ("usage", "--by", "team"),
+    ("bill",), ("rates", "list"), ("settings", "list"), ("report", "utilization"), ("report", "top"), ("report", "sizes"),
+    ("report", "waits"), ("report", "forecast"), ("report", "shares"), ("invoice", "reconcile"), ("context", "list"),
+    ("schema", "diff"),
+)
+LISTS_OF_A_TENANT = (
+    ("list", "--all"), ("queue",), ("queues",), ("preemptions",), ("reservations",), ("refusals",), ("job-sets", "--cost"),
+    ("quota", "tree"), ("budgets",), ("usage",), ("bill",),
+)
+NUMBERS = re.compile(r"(_ms|_milli|_bytes|_micro|_ppm|_hour|^version|^number|^limit|^actual|^quantity|^spent)$")
+
+
+def wrong(value, key=""):
+    """What is no number where one should be, and what is absent and not null."""
+    if isinstance(value, dict):
+        return [it for name, one in value.items() for it in wrong(one, name)]
+    if isinstance(value, list):
+        return [it for one in value for it in wrong(one, key)]
+    return [f"{key}: {value!r}"] if isinstance(value, str) and (value == "" or NUMBERS.search(key)) else []
+
+
+def test_every_list_has_one_form(cell, billed):
+    of_tenant = [(*words, "--tenant", "team-a") for words in LISTS_OF_A_TENANT]
+    for words in (*LISTS, *of_tenant):
+        answer = cell.json(*words)
+        assert isinstance(answer["items"], list) and "as_of" in answer, words
+        assert wrong(answer) == [], words
+
+
+def test_nothing_is_told_of_a_tenant_a_node_or_a_label_that_is_unknown(cell):
+    for words in LISTS_OF_A_TENANT:
+        assert "there is no such tenant" in cell.reason(REFUSED, *words, "--tenant", "nosuch"), words
+    for words in (("quota", "get", "nosuch"), ("quota", "history", "nosuch", "cpu"), ("queue", "nosuch"), ("quota", "tree", "nosuch")):
+        assert "there is no such tenant" in cell.reason(REFUSED, *words), words
+    for words in (("node", "describe"), ("cordon",), ("uncordon",), ("drain",)):
+        assert "nosuch" in cell.reason(REFUSED, *words, "nosuch"), words
+    assert "nosuch" in cell.reason(REFUSED, "taint", "nosuch", "a=b:NoSchedule")
+    for word in ("cordon", "uncordon", "drain"):
+        assert "labels" in cell.reason(REFUSED, word, "--node-label", "nosuch=1"), word
+
+
+def test_batches_are_scriptable(cell):
+    of_tenant = ("--tenant", "team-a")
+    waits = ("--wait", "started", "--deadline", "3m")
+    sent = cell.items("submit", *of_tenant, "--cpu", "0.1", "--memory", "64Mi", "--name", "batch", "--array", "0-2", *waits)
+    assert [(one["name"], one["result"], one["state"]) for one in sent] == [(f"batch-{no}", "accepted", "started") for no in range(3)]
+    assert all(one["started_ms"] > 0 and one["ended_ms"] is None and one["exit_code"] is None for one in sent)
+
+    # The name of an array stands for its elements.
+    started = cell.items("wait", *of_tenant, "batch", "--for", "started")
+    assert [one["allocation_id"] for one in started] == [one["allocation_id"] for one in sent]
+    cancelled = cell.items("cancel", *of_tenant, "batch-0", "batch")
+    assert {one["allocation_id"] for one in cancelled} == {one["allocation_id"] for one in sent}
+    assert cell.ask("wait", *of_tenant, "batch", "--timeout", "2m").returncode == FAILED
+    listed = cell.items("list", *of_tenant, "--state", "cancelled", "--name-prefix", "batch-")
+    assert {one["name"] for one in listed} == {"batch-0", "batch-1", "batch-2"}
+    assert cell.items("list", *of_tenant, "--state", "failed", "--name-prefix", "batch-") == []
+
+    # The list has the refused request next to the accepted one.
+    file = cell.root / "batch.yaml"
+    file.write_text("{name: good, cpu: 0.1, memory: 64Mi}\n---\n{name: bad, cpu: 0.1, memory: 64Mi, account: nosuch}\n")
+    done = cell.ask("submit", *of_tenant, "--file", file, "-o", "json")
+    results = {one["name"]: one["result"] for one in json.loads(done.stdout)["items"]}
+    assert (done.returncode, results) == (FAILED, {"good": "accepted", "bad": "refused"})
+    cell.apportion("cancel", *of_tenant, "good")

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_millis(1500);
 /// Names that are offered at most.
 const OFFERED: u32 = 200;
 
-/// What a value names.
+/// Kind of thing that a value names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Named {
     Context,
@@ -75,7 +75,7 @@ fn begun(named: Named, begin: &OsStr) -> Vec<CompletionCandidate> {
     candidates.collect()
 }
 
-/// Each with what is known of it.
+/// Names with remarks.
 type Names = Vec<(String, String)>;
 
 fn contexts() -> Result<Names, Failure> {
@@ -156,7 +156,7 @@ async fn ask(
         }
         Named::Queue => {
             let client = context.asker(tenant).await?;
-            let found = queues::all(&client).await?;
+            let (found, _) = queues::all(&client).await?;
             found.into_iter().map(|one| plain(one.queue)).collect()
         }
         Named::Node => {
@@ -165,12 +165,12 @@ async fn ask(
                 name_prefix: begin,
                 ..NodesQuery::default()
             };
-            let found = nodes::registered(&client, query).await?;
+            let (found, _) = nodes::registered(&client, query).await?;
             found.into_iter().map(|one| plain(one.node)).collect()
         }
         Named::Tenant => {
             let client = context.operator_until(None).await?;
-            let (found, _) = crate::tenants::all(&client, begin).await?;
+            let (found, ..) = crate::tenants::all(&client, begin).await?;
             found.into_iter().map(|one| plain(one.tenant)).collect()
         }
     })

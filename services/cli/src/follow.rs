@@ -23,7 +23,7 @@ const MISSED_MAX: u32 = 20;
 /// What a shell adds to the number of a signal that has ended a command.
 const BY_SIGNAL: u8 = 128;
 
-/// Show what runs have written. Of several allocations each line begins with the name of its allocation.
+/// Show the output of runs. With several allocations, each line begins with the name of its allocation.
 #[derive(Args)]
 pub struct Logs {
     #[command(flatten)]
@@ -84,7 +84,7 @@ async fn follow_all(
     if all.len() > FOLLOWED_MAX {
         let of = all.len();
         return Err(Failure::usage(format!(
-            "--follow: {of} allocations, and {FOLLOWED_MAX} are followed at the most; name fewer, or leave --follow out"
+            "--follow: {of} allocations, and at most {FOLLOWED_MAX} can be followed; name fewer, or leave --follow out"
         )));
     }
     let turns = Semaphore::new(wait::LOOKS);
@@ -101,11 +101,11 @@ async fn follow_all(
     Ok(ExitCode::from(wait::all(&views, Until::EndedWithLog)))
 }
 
-/// Where a log goes: to standard output as it is, or line by line behind a name.
+/// Writer of a log to standard output: unchanged, or line by line after a name.
 #[derive(Default)]
 pub struct Sink {
     prefix: Option<String>,
-    /// The beginning of a line whose end was not read yet.
+    /// Beginning of a line that is not complete yet.
     rest: Vec<u8>,
 }
 

@@ -53,7 +53,7 @@ pub async fn whole(client: &Client, name: &str) -> Result<AllocationReply, Failu
     of_id(client, &id).await
 }
 
-/// The same of one whose ID is known.
+/// Returns the allocation with this ID.
 pub async fn of_id(client: &Client, id: &str) -> Result<AllocationReply, Failure> {
     let ask = async || client.allocation_whole(id, 0).await;
     of_allocation(client, id, ask).await

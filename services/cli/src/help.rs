@@ -1,11 +1,11 @@
-//! How the commands stand in `--help`.
+//! Groups of commands in `--help`.
 
 use clap::Command;
 
-/// Columns of a line at the most.
+/// Maximum columns of a line.
 pub const WIDTH: usize = 100;
 
-/// What the commands are for.
+/// Groups in their order, each with its commands.
 const GROUPS: [(&str, &[&str]); 6] = [
     (
         "Work",
@@ -88,7 +88,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// The same command, whose help has its commands in groups.
+/// Returns the command with a help text that lists its commands in groups.
 pub fn grouped(command: Command) -> Command {
     let mut text = String::new();
     for (title, names) in GROUPS {
@@ -109,7 +109,7 @@ pub fn grouped(command: Command) -> Command {
 /// Columns of the names.
 const NAMES: usize = 18;
 
-/// A name with what it does, on as many lines as that takes.
+/// Returns the lines of a command: its name and its summary, wrapped.
 fn entry(name: &str, about: &str) -> String {
     let mut line = format!("  {name:<width$}", width = NAMES - 2);
     let mut text = String::new();

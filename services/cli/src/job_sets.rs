@@ -105,7 +105,7 @@ impl JobSets {
     }
 }
 
-/// How many of its allocations are in a state.
+/// Returns the number of its allocations in a state.
 fn count(one: &JobSetView, state: State) -> u64 {
     match state {
         State::Requested => one.requested,

@@ -204,7 +204,7 @@ enum Command {
         #[command(subcommand)]
         command: ledger_copy::LedgerCommand,
     },
-    /// Show what a truncated ledger lacks, and repair it by an approved plan.
+    /// Show the missing end of a truncated ledger, and repair it by an approved plan.
     Repair(repair::Repair),
     /// Print a script for shell completion: `source <(apportion completions bash)`.
     Completions(manual::Completions),
@@ -245,7 +245,7 @@ const COMPLETE: &str = "APPORTION_COMPLETE";
 
 /// The whole process. It stands here, and not in `main.rs`, so that the parsers can be fed from other crates.
 pub fn main() -> ExitCode {
-    // Where a shell asks how a line may go on, this answers and ends.
+    // Answers a shell that completes a line, and exits.
     CompleteEnv::with_factory(commands).var(COMPLETE).complete();
     let matches = commands().try_get_matches().unwrap_or_else(|mut error| {
         // What begins with two dashes and is no flag is hardly ever meant as a value.

@@ -20,8 +20,8 @@ use vocab::ResourceKind;
 pub struct List {
     #[command(flatten)]
     whose: Whose,
-    /// Only what is in this state, of several in any of them; without, all that is not over. Of what has ended: finished, failed,
-    /// cancelled or denied, as `job-sets` counts them.
+    /// Only allocations in one of these states; default: all that have not ended. `failed`, `finished`, `cancelled` and `denied`
+    /// are parts of `ended`, as `job-sets` counts them.
     #[arg(long = "state", value_enum, value_delimiter = ',')]
     states: Vec<State>,
     /// What is over, too.
@@ -87,12 +87,12 @@ pub enum State {
     Started,
     Stopping,
     Ended,
-    /// Ended by itself, with success.
+    /// Ended with success.
     Finished,
     /// Ended for any other cause than a cancel.
     Failed,
     Cancelled,
-    /// By quota.
+    /// Denied by quota.
     Denied,
 }
 
@@ -376,7 +376,7 @@ pub fn state(one: &AllocationView) -> String {
     stands(one, reason)
 }
 
-/// How that looks.
+/// Returns the tone of its state.
 pub fn tone(one: &AllocationView) -> Tone {
     match (one.state(), one.ended.map(|ended| ended.cause())) {
         (AllocationStanding::Ended, Some(EndCause::Finished)) => Tone::Faint,

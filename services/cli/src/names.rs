@@ -84,7 +84,7 @@ async fn in_time<T>(
 /// Allocations of a command that takes several.
 #[derive(Debug, Clone, Args)]
 pub struct Several {
-    /// Their IDs or names, or the beginning of one; the name of an array stands for all its elements.
+    /// IDs or names of allocations, or the beginning of one; the name of an array stands for all its elements.
     #[arg(value_name = "ALLOCATION", required = true)]
     pub allocations: Vec<String>,
     /// Take all allocations of a name instead of the newest.
@@ -96,12 +96,12 @@ pub struct Several {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
     pub id: String,
-    /// Its name; where it has none or was named by its ID, the ID.
+    /// The name; the ID if there is no name or the command line has the ID.
     pub title: String,
 }
 
 impl Several {
-    /// Returns what is named, each allocation once.
+    /// Returns the named allocations, each once.
     pub async fn found(&self, client: &Client) -> Result<Vec<Named>, Failure> {
         self.looked_up(client, Meant::Newest).await
     }
@@ -169,7 +169,7 @@ async fn candidates(
         return Ok(Vec::new());
     }
     let is_whole = |one: &AllocationView| one.name == text || element(text, one).is_some();
-    // What is over may be a long history, which a name of what is not over needs no look at.
+    // Ended allocations may be a long history, which is not read if the name is that of another one.
     let mut found = begins(client, text, &[]).await?;
     if all || !found.iter().any(|one| one.name == text) {
         found.extend(begins(client, text, &State::all()).await?);

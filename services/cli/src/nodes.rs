@@ -70,8 +70,11 @@ impl State {
 /// Nodes of a page, at the most.
 const PAGE_MAX: u32 = 1000;
 
-/// All that are asked for and registered.
-pub async fn registered(client: &Client, query: NodesQuery) -> Result<Vec<NodeView>, Failure> {
+/// Returns the registered nodes of the query, and the ledger position of the last page.
+pub async fn registered(
+    client: &Client,
+    query: NodesQuery,
+) -> Result<(Vec<NodeView>, u64), Failure> {
     let states = State::REGISTERED.map(|state| state.standing().into());
     all(
         client,
@@ -108,7 +111,7 @@ pub async fn check_known(client: &Client, node: &str) -> Result<(), Failure> {
     found.map(drop).ok_or_else(unknown)
 }
 
-async fn all(client: &Client, mut query: NodesQuery) -> Result<Vec<NodeView>, Failure> {
+async fn all(client: &Client, mut query: NodesQuery) -> Result<(Vec<NodeView>, u64), Failure> {
     query.limit = PAGE_MAX;
     let mut found = Vec::new();
     loop {
@@ -116,7 +119,7 @@ async fn all(client: &Client, mut query: NodesQuery) -> Result<Vec<NodeView>, Fa
         found.extend(page.nodes);
         query.after = page.next;
         if query.after.is_empty() {
-            return Ok(found);
+            return Ok((found, page.lsn));
         }
     }
 }
@@ -164,7 +167,7 @@ impl Nodes {
             selector: self.selector,
             ..NodesQuery::default()
         };
-        let nodes = match query.states.is_empty() {
+        let (nodes, lsn) = match query.states.is_empty() {
             true => registered(&client, query).await?,
             false => all(&client, query).await?,
         };
@@ -187,7 +190,10 @@ impl Nodes {
                 row.push(moment_or_never(at));
             }
         }
-        Page::of(sheet, "no nodes").text(count).print(self.output)
+        Page::of(sheet, "no nodes")
+            .of_lsn(lsn)
+            .text(count)
+            .print(self.output)
     }
 }
 

@@ -26,8 +26,8 @@ pub struct Queues {
 /// Queues of a page, at the most.
 const PAGE_MAX: u32 = 1000;
 
-/// All that one may submit to; to an operator all that are.
-pub async fn all(client: &Client) -> Result<Vec<QueueView>, Failure> {
+/// Returns the queues that the asker may submit to, for an operator all, and the ledger position of the last page.
+pub async fn all(client: &Client) -> Result<(Vec<QueueView>, u64), Failure> {
     let mut query = QueuesQuery {
         limit: PAGE_MAX,
         ..QueuesQuery::default()
@@ -38,7 +38,7 @@ pub async fn all(client: &Client) -> Result<Vec<QueueView>, Failure> {
         found.extend(page.queues);
         query.after = page.next;
         if query.after.is_empty() {
-            return Ok(found);
+            return Ok((found, page.lsn));
         }
     }
 }
@@ -46,10 +46,11 @@ pub async fn all(client: &Client) -> Result<Vec<QueueView>, Failure> {
 impl Queues {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.asker(self.whose.tenant.as_deref()).await?;
-        let queues = all(&client).await?;
+        let (queues, lsn) = all(&client).await?;
         let value = queues.iter().map(queue_json).collect();
         let now_ms = context.clock().now_ms();
         Page::list(value)
+            .of_lsn(lsn)
             .sheet_or(sheet(&queues, now_ms), "no queues")
             .print(self.output)
     }

@@ -39,8 +39,8 @@ impl Sending {
         base
     }
 
-    /// The operations of several things, each given by its title and a text that tells it from the others, once they are told. An
-    /// operation of one thing alone is the one that was chosen.
+    /// Returns the IDs of the operations for several things, each given by its title and a text that is unique to it, and prints
+    /// them. The only one of its command has the chosen ID.
     pub fn ids<'a>(&self, all: impl ExactSizeIterator<Item = (&'a str, &'a str)>) -> Vec<String> {
         if all.len() == 1 {
             return vec![self.id()];

@@ -28,11 +28,11 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Tenants of a page, at the most.
 const PAGE_MAX: u32 = 1000;
 
-/// All with a name that begins so, and what the cell has for them, by kind.
+/// Returns the tenants with this prefix, the resources of the cell by kind, and the ledger position of the last page.
 pub async fn all(
     client: &Client,
     name_prefix: String,
-) -> Result<(Vec<TenantView>, [u64; 3]), Failure> {
+) -> Result<(Vec<TenantView>, [u64; 3], u64), Failure> {
     let mut query = TenantsQuery {
         name_prefix,
         limit: PAGE_MAX,
@@ -44,7 +44,7 @@ pub async fn all(
         found.extend(page.tenants);
         query.after = page.next;
         if query.after.is_empty() {
-            return Ok((found, amounts(&page.capacity)));
+            return Ok((found, amounts(&page.capacity), page.lsn));
         }
     }
 }
@@ -58,7 +58,7 @@ pub async fn demand(client: &Client, name: &Token) -> Result<(), Failure> {
     }
     // It is of the cell, whoever the client's questions are about.
     let others = all(client, String::new()).await;
-    let others = others.map_or_else(|_| Vec::new(), |(tenants, _)| tenants);
+    let others = others.map_or_else(|_| Vec::new(), |(tenants, ..)| tenants);
     // Among them are those that have asked for something and were never set.
     let set = others.iter().filter(|it| it.version > 0);
     let meant = did_you_mean(name.as_str(), set.map(|it| it.tenant.as_str()));
@@ -82,8 +82,10 @@ pub async fn teams(client: &Client, tenant: &str) -> Option<Vec<String>> {
 impl Tenants {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.operator_until(None).await?;
-        let (tenants, capacity) = all(&client, self.name_prefix.unwrap_or_default()).await?;
-        Page::of(sheet(&tenants, capacity), "no tenants").print(self.output)
+        let (tenants, capacity, lsn) = all(&client, self.name_prefix.unwrap_or_default()).await?;
+        Page::of(sheet(&tenants, capacity), "no tenants")
+            .of_lsn(lsn)
+            .print(self.output)
     }
 }
 

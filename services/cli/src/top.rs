@@ -67,7 +67,7 @@ impl TopCommand {
 }
 
 async fn nodes(client: &Client) -> Result<Vec<Taken>, Failure> {
-    let nodes = registered(client, NodesQuery::default()).await?;
+    let (nodes, _) = registered(client, NodesQuery::default()).await?;
     let taken = nodes.into_iter().map(|node| Taken {
         used: amounts(&node.used),
         of: amounts(&node.allocatable),
@@ -79,7 +79,7 @@ async fn nodes(client: &Client) -> Result<Vec<Taken>, Failure> {
 }
 
 async fn of_tenants(client: &Client) -> Result<Vec<Taken>, Failure> {
-    let (tenants, capacity) = tenants::all(client, String::new()).await?;
+    let (tenants, capacity, _) = tenants::all(client, String::new()).await?;
     let taken = tenants.into_iter().map(|one| Taken {
         used: amounts(&one.held),
         of: capacity,
@@ -97,7 +97,7 @@ async fn of_queues(client: &Client) -> Result<Vec<Taken>, Failure> {
         ..TenantsQuery::default()
     };
     let of = amounts(&client.tenants(&query).await?.capacity);
-    let queues = queues::all(client).await?;
+    let (queues, _) = queues::all(client).await?;
     let taken = queues.into_iter().map(|one| Taken {
         used: [
             one.held_cpu_milli,

@@ -43,10 +43,7 @@ fn shells_and_the_manual_know_the_commands() {
     };
     for shell in ["bash", "zsh", "fish"] {
         let script = run(&["completions", shell]);
-        assert!(
-            script.contains("job-set") && script.contains("csv"),
-            "{shell}"
-        );
+        assert!(script.contains("APPORTION_COMPLETE"), "{shell}: {script}");
     }
     run(&["man", "--out", "pages"]);
     let page = fs::read_to_string(dir.path().join("pages/apportion-submit.1")).expect("a page");
@@ -107,4 +104,44 @@ fn what_cannot_be_meant_is_told_apart_by_the_exit_code() {
         2,
         "holds a password",
     );
+}
+
+#[test]
+fn a_shell_completes_commands_options_and_contexts() {
+    let home = tempfile::tempdir().expect("a directory");
+    let file = home.path().join(".config/apportion/contexts.toml");
+    fs::create_dir_all(file.parent().expect("a directory")).expect("a directory");
+    let contexts = "[contexts.prod]\ncell = \"a\"\n[contexts.preview]\ncell = \"b\"\n[contexts.test]\ncell = \"c\"\n";
+    fs::write(&file, contexts).expect("the contexts");
+    let completed = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_apportion"));
+        let command = command.args(["--", "apportion"]).args(words).env_clear();
+        let command = command
+            .env("HOME", home.path())
+            .env("APPORTION_COMPLETE", "fish")
+            .current_dir(home.path());
+        let done = command.output().expect("the program");
+        let text = String::from_utf8(done.stdout).expect("text");
+        let names = text
+            .lines()
+            .map(|line| line.split('\t').next().unwrap_or(line));
+        let mut names: Vec<String> = names.map(str::to_owned).collect();
+        names.sort();
+        (names, String::from_utf8(done.stderr).expect("text"))
+    };
+    let check = |words: &[&str], expected: &[&str]| {
+        let (names, said) = completed(words);
+        assert_eq!(
+            (names, said.as_str()),
+            (expected.iter().map(|it| (*it).to_owned()).collect(), ""),
+            "{words:?}"
+        );
+    };
+    check(&["queu"], &["queue", "queue-set", "queues"]);
+    check(&["list", "--job"], &["--job-set"]);
+    check(&["list", "-o", "y"], &["yaml"]);
+    check(&["context", "use", "pr"], &["preview", "prod"]);
+    check(&["list", "--context", "te"], &["test"]);
+    // The cell is away.
+    check(&["get", "train"], &[]);
 }

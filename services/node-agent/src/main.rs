@@ -20,7 +20,7 @@ struct Discover {
 /// The command line of the service, with what else the program can do.
 fn command() -> Command {
     let discover = Command::new("discover")
-        .about("Print what this machine has, as JSON: what `apportion node approve` is told");
+        .about("Print the resources of this machine as JSON, for `apportion node approve`");
     chassis::command::<NodeAgent>()
         .about("Agent of a machine: joins a cell as a node, runs commands within their bounds and keeps the node's lease")
         .subcommand(Discover::augment_args(discover))

@@ -117,7 +117,7 @@ pub enum ContextError {
 struct DatabaseAway;
 
 impl Chosen {
-    /// What a command line says that is not complete.
+    /// Reads the options of an unfinished command line.
     pub fn of_words(words: &[String]) -> Self {
         let value = |option| complete::value_of(words, option);
         Self {

@@ -98,7 +98,7 @@ const VARIABLES: [(&str, &str, &str); 21] = [
     (
         "APPORTION_COMPLETE",
         "`apportion`",
-        "Set by the script of `apportion completions` where a shell asks how a line may go on",
+        "Set by the script of `apportion completions` when a shell completes a line",
     ),
     (
         "APPORTION_ALLOCATION_ID",

@@ -97,7 +97,7 @@ impl Chosen {
             selector: self.selector,
             ..NodesQuery::default()
         };
-        let found = nodes::registered(client, query).await?;
+        let (found, _) = nodes::registered(client, query).await?;
         let names: Vec<_> = found.into_iter().map(|node| node.node).collect();
         match names.is_empty() {
             true => Err(Failure::refused("no node has such labels")),

@@ -1,4 +1,4 @@
-//! How a table looks: at a terminal within its width and with its colours, and everywhere else whole and without any.
+//! Look of a table: within the width and with the colours of a terminal, and whole and plain everywhere else.
 
 use super::Form;
 use std::{
@@ -7,15 +7,15 @@ use std::{
 };
 use terminal_size::{Width, terminal_size_of};
 
-/// What a cell says of a thing.
+/// Meaning of a cell, shown as a colour.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Tone {
     #[default]
     Plain,
     Title,
-    /// It goes well, or went so.
+    /// Success.
     Good,
-    /// It waits, or is in between.
+    /// Waiting, or between two states.
     Waits,
     Bad,
     /// A remark.
@@ -31,13 +31,13 @@ pub struct Look {
     pub colours: bool,
 }
 
-/// Of a terminal that does not tell its width.
+/// Width of a terminal that does not report it.
 const WIDTH: usize = 80;
-/// Less than that holds no table.
+/// Smallest width of a table.
 const WIDTH_LEAST: usize = 20;
 
 impl Look {
-    /// How the form looks on this standard output.
+    /// Returns the look of a form on this standard output.
     pub fn here(form: Form) -> Self {
         let is_terminal = io::stdout().is_terminal();
         let wide = form == Form::Wide;
@@ -66,7 +66,7 @@ impl Look {
     }
 }
 
-/// As <https://no-color.org> and <https://bixense.com/clicolors> have it.
+/// Follows <https://no-color.org> and <https://bixense.com/clicolors>.
 fn has_colours(is_terminal: bool, variable: impl Fn(&str) -> String) -> bool {
     let is_set = |name: &str| !matches!(&*variable(name), "" | "0");
     if !variable("NO_COLOR").is_empty() {

@@ -36,7 +36,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Whether a program reads it, which wants one document at the end.
+    /// Returns whether a program reads the output, which then is one document at the end.
     pub fn is_for_programs(self) -> bool {
         !matches!(self.form, Form::Table | Form::Wide)
     }

@@ -147,7 +147,7 @@ impl Page {
         bytes(text.as_bytes())
     }
 
-    /// As it is written where there is no terminal.
+    /// Returns the page as it is written without a terminal.
     #[cfg(test)]
     pub fn written(&self, form: Form) -> Result<String, Failure> {
         let wide = form == Form::Wide;

@@ -17,7 +17,7 @@ pub struct Column {
     /// Only people who ask for more see it.
     #[serde(skip)]
     wide: bool,
-    /// Where a terminal is too narrow, columns of higher ranks are left out first, and of one rank the rightmost.
+    /// Order in which columns are left out of a narrow terminal: higher ranks first, and of one rank the rightmost.
     #[serde(skip)]
     rank: u8,
 }
@@ -89,7 +89,7 @@ impl Cell {
         short.unwrap_or(&self.text).replace('\n', " ")
     }
 
-    /// Whether a part of it still says something.
+    /// Returns whether it is a text, which may be cut.
     fn is_words(&self) -> bool {
         matches!(self.exact, None | Some(Value::String(_)))
     }
@@ -196,7 +196,7 @@ pub struct Sheet {
     /// The sum of the rows, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total: Option<Vec<Cell>>,
-    /// Somebody has named its columns, so that none is left out.
+    /// The command line names its columns, so that none is left out.
     #[serde(skip)]
     pub is_chosen: bool,
 }
@@ -205,12 +205,12 @@ pub struct Sheet {
 const GAP: usize = 2;
 /// A text is not cut to fewer columns while others can be left out.
 const CUT: usize = 16;
-/// What stands for the rest of a text that was cut.
+/// Sign for the rest of a text that was cut.
 const REST: char = '…';
 
 /// Columns of a table as a terminal of a width shows them.
 struct Fitted {
-    /// Their numbers and widths.
+    /// Numbers and widths of the columns.
     shown: Vec<(usize, usize)>,
     /// Titles of those that were left out.
     hidden: Vec<&'static str>,

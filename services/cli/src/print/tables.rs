@@ -102,7 +102,7 @@ fn any_cell() -> impl Strategy<Value = Cell> {
 }
 
 proptest! {
-    /// No line of a table is longer than its terminal, its first column is always there, and what is not at a terminal is whole.
+    /// No line of a table is longer than its terminal, its first column is always there, and without a terminal it is whole.
     #[test]
     fn a_table_fits_into_its_terminal(
         rows in vec(vec(any_cell(), 7), 0..4),

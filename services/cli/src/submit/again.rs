@@ -1,9 +1,9 @@
-//! What a command line itself says, so that it takes the place of what another allocation asked for.
+//! Options of a command line that replace fields of a repeated request.
 
 use super::file;
 use clap::{ArgMatches, Args, Command, FromArgMatches, parser::ValueSource};
 
-/// The options of the command line that say what is asked for, with their values as they are written.
+/// Options of the command line that are fields of a request, with their values as they are written.
 #[derive(Debug, Default)]
 pub struct Said(Vec<(String, Vec<String>)>);
 
@@ -43,7 +43,7 @@ impl FromArgMatches for Said {
     }
 }
 
-/// Without options of its own.
+/// Adds no options.
 impl Args for Said {
     fn augment_args(command: Command) -> Command {
         command

@@ -61,7 +61,7 @@ pub fn flags() -> Command {
     Task::augment_args(Command::new("submit").no_binary_name(true))
 }
 
-/// What a document asks for, with options of a command line in the place of its fields.
+/// Returns the request of a document in which options of a command line replace fields.
 pub fn changed(document: Value, said: &Said) -> Result<Task, Wrong> {
     let Value::Object(mut document) = document else {
         return Err(Wrong::new("", "it is no document".to_owned()));

@@ -53,8 +53,8 @@ pub struct Submit {
     /// command finds it in APPORTION_ARRAY_INDEX. The one of index 7 is the operation `<id>-7`. Cells of feature level 8 and above.
     #[arg(long, value_name = "INDEXES", conflicts_with_all = ["follow", "array_index"])]
     array: Option<Indexes>,
-    /// Ask again for all that this allocation asked for (its ID or name), but to start after others. Other options take the place of
-    /// what it asked for: a variable, label or extended resource that of its name, and any other option all of its kind.
+    /// Repeat the request of this allocation (its ID or name), without the allocations that it starts after. Other options replace
+    /// fields of the request: --env, --label and --extended by name, any other option as a whole.
     #[arg(long, value_name = "ID", conflicts_with_all = ["array", "file"])]
     again: Option<String>,
     /// Show what it writes until it has ended, and end with the exit code of its command.

@@ -1,4 +1,4 @@
-//! What came of requests, and of their allocations.
+//! Outcomes of requests, with their allocations.
 
 use super::{how, many::Titled, why, words};
 use crate::{
@@ -14,10 +14,10 @@ use client::AllocationView;
 use schemas::v1::{Submitted, submitted};
 use std::collections::BTreeMap;
 
-/// What came of a request.
+/// Outcome of a request.
 pub enum Came {
     Accepted(Submitted),
-    /// In the words of the cell.
+    /// With the explanation of the cell.
     Refused(String),
     Unknown,
 }
@@ -32,7 +32,7 @@ struct One {
 #[derive(Default)]
 pub struct Sent {
     all: Vec<One>,
-    /// Not all were accepted.
+    /// The error if not all were accepted.
     pub failure: Option<Failure>,
 }
 
@@ -64,7 +64,7 @@ impl Sent {
         ids.collect()
     }
 
-    /// For a program the list of all, with how their allocations stand that were waited for. A person was told of each before.
+    /// Prints the list of all for a program, with the states of `views`. People read each outcome at once, and nothing here.
     pub fn print(&self, views: &[AllocationView], output: Output) -> Result<(), Failure> {
         match output.is_for_programs() {
             true => Page::of(self.sheet(views), "nothing was asked for").print(output),
@@ -72,7 +72,7 @@ impl Sent {
         }
     }
 
-    /// For a program an object about the only one, and for a person a text.
+    /// Prints the only one as an object for a program, and a text for people.
     pub fn print_one(
         &self,
         text: &str,
@@ -144,7 +144,7 @@ fn row(one: &One, id: &str, view: Option<&AllocationView>) -> Vec<Cell> {
     ]
 }
 
-/// Where it stood when it was accepted: its state, its node, and why it is not placed.
+/// Returns the state when it was accepted, the node, and the reason if it is not placed.
 fn stands(done: &Submitted) -> [String; 3] {
     let of = |state: &str, node: &str, why: String| [state.to_owned(), node.to_owned(), why];
     match &done.state {
