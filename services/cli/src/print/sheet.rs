@@ -89,9 +89,9 @@ impl Cell {
         short.unwrap_or(&self.text).replace('\n', " ")
     }
 
-    /// Returns whether it is a text, which may be cut.
+    /// Returns whether it is no number, so that its text may be cut.
     fn is_words(&self) -> bool {
-        matches!(self.exact, None | Some(Value::String(_)))
+        matches!(self.exact, None | Some(Value::String(_) | Value::Null))
     }
 }
 

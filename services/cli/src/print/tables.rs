@@ -1,7 +1,7 @@
 //! The tables of the commands on a terminal of 80 columns.
 
 use super::{
-    Cell, Look, Sheet, allocation, moment, number, plain, quantity, sheet::titles, valued,
+    Cell, Look, Sheet, absent, allocation, moment, number, plain, quantity, sheet::titles, valued,
 };
 use crate::{
     bill, job_sets, list, nodes, operation, queues, refusals, reservations, tenants, top, wait,
@@ -31,7 +31,8 @@ fn cell(key: &str, is_number: bool, length: usize) -> Cell {
 fn filled(mut sheet: Sheet, length: usize) -> Sheet {
     let cells = sheet.columns.iter().enumerate();
     let row = cells.map(|(no, column)| cell(column.key, no >= sheet.numbers, length));
-    sheet.rows = vec![row.collect()];
+    let nothing = sheet.columns.iter().map(|_| absent("-"));
+    sheet.rows = vec![row.collect(), nothing.collect()];
     sheet
 }
 
