@@ -9,9 +9,9 @@ mod own;
 
 use super::*;
 use vocab::fact::{
-    AllocationPlaced, AllocationPreempted, AllocationRequested, AllocationRequeued, AllocationStopping,
-    NodeCapacityChanged, NodeConditionChanged, NodeForgotten, NodeJoined, NodeLost, NodeReady,
-    NodeRegistered, NodeSuspected, RunReported,
+    AllocationPlaced, AllocationPreempted, AllocationRequested, AllocationRequeued,
+    AllocationStopping, NodeCapacityChanged, NodeConditionChanged, NodeForgotten, NodeJoined,
+    NodeLost, NodeReady, NodeRegistered, NodeSuspected, RunReported,
 };
 use vocab::{
     AllocationSpec, Dependency, EndCause, Event, EventNo, Level, Lsn, Operation, PlacementPolicy,

@@ -6,11 +6,15 @@ use vocab::{EndCause, Filter, PreemptionCause, WaitingReason};
 pub fn waits(reason: WaitingReason) -> &'static str {
     match reason {
         WaitingReason::NoNodeReady => "no node is ready",
-        WaitingReason::NoNodeOfModel => "no node that it may use has a GPU of a model that it allows",
+        WaitingReason::NoNodeOfModel => {
+            "no node that it may use has a GPU of a model that it allows"
+        }
         WaitingReason::LargerThanAnyNode => "it is larger than any node that it may use",
         WaitingReason::NoRoomNow => "no node that it may use has enough free now",
         WaitingReason::NoNodeMatches => "selector, taints and cordons leave no node",
-        WaitingReason::FairShare => "allocations of other queues, or of a higher priority, come first",
+        WaitingReason::FairShare => {
+            "allocations of other queues, or of a higher priority, come first"
+        }
         WaitingReason::QueueLimit => "its queue, or one above it, holds as much as it may",
         WaitingReason::Backoff => "it pauses before the next try",
         WaitingReason::Dependency => "an allocation that it depends on has not ended",

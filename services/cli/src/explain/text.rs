@@ -9,7 +9,8 @@ use scheduler::{
 };
 use schemas::ToProst as _;
 use vocab::{
-    AllocationId, CellNo, EndCause, Filter, Lsn, Millis, PreemptionCause, QosClass, Refusal, ResourceKind, WaitingReason,
+    AllocationId, CellNo, EndCause, Filter, Lsn, Millis, PreemptionCause, QosClass, Refusal,
+    ResourceKind, WaitingReason,
 };
 
 /// Scores of a placement that are shown.

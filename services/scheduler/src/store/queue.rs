@@ -312,10 +312,9 @@ pub async fn place(
             StartEstimate::of(waits, requested, now)
         }
         // Its node is being cleared, or it had one before: it does not wait since its request.
-        Standing::Nominated
-        | Standing::Queued
-        | Standing::Paused(_)
-        | Standing::AwaitingQuota => None,
+        Standing::Nominated | Standing::Queued | Standing::Paused(_) | Standing::AwaitingQuota => {
+            None
+        }
     };
     Ok(Some(PlaceInQueue {
         standing,

@@ -300,9 +300,11 @@ impl Checker {
             report.boot == boot && matches!(&report.report, Some(Report::Register(r)) if same(r))
         });
         at.rule(said, Invariant::Outcome, || format!("nobody said {e:?}"))?;
-        at.rule(!self.settings.is_forgotten(&e.node, at), Invariant::Outcome, || {
-            format!("{e:?}, which an operator forgot")
-        })?;
+        at.rule(
+            !self.settings.is_forgotten(&e.node, at),
+            Invariant::Outcome,
+            || format!("{e:?}, which an operator forgot"),
+        )?;
         let approved = self.settings.approval(&e.node, at);
         let within = approved.is_none_or(|approved| within(approved, e.capacity.as_ref()));
         at.rule(within, Invariant::Fit, || {

@@ -171,9 +171,8 @@ fn one_on_a_node_is_told_why_there_and_what_it_lost() {
         "policy       fgd",
         "scores       n1 100 % of the best score",
     ];
-    let stops = [
-        "It was preempted and is stopping on n1, because one of higher priority takes its place.",
-    ];
+    let stops =
+        ["It was preempted and is stopping on n1, because one of higher priority takes its place."];
     let rest = ["history", gone];
     check(
         &preempted(),

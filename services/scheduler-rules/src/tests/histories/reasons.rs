@@ -91,7 +91,10 @@ pub fn waiting_allocations_have_a_reason(world: &World) {
                 assert_eq!(told.1, Some(pending_group.no), "{no:?}: {told:?}");
                 let said = pending_group.said.as_ref().map(|said| said.reason);
                 let block = state.waiting.block_of(pending_group);
-                assert!(said.is_some() && block.is_some(), "{no:?}: {said:?} {block:?}");
+                assert!(
+                    said.is_some() && block.is_some(),
+                    "{no:?}: {said:?} {block:?}"
+                );
             }
         }
     }
