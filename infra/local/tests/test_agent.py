@@ -336,7 +336,13 @@ class Commands(AgentTest):
         self.assertIn(done.returncode, (1, 137), done.stderr)
         self.assertIn("up\n", done.stdout)
         self.assertNotIn("too much", done.stdout)
-        self.assertRegex(done.stdout + done.stderr, "MemoryError|it took too much memory")
+        self.assertRegex(done.stdout + done.stderr, "MemoryError|its memory was at its limit")
+
+        # It grows until it has no more, and its end says so, in a cgroup or without one.
+        done = self.ask("submit", "--tenant", TENANT, "--cpu", "100m", "--memory", "64MiB", "--follow", "--",
+                        sys.executable, "-c", "kept = []\nwhile True: kept.append(bytearray(1 << 20))")
+        self.assertIn(done.returncode, (1, 137), done.stderr)
+        self.assertIn("its memory was at its limit", done.stderr)
 
     def test_a_run_ends_at_its_time_limit_and_what_is_not_placed_expires(self):
         self.joined()

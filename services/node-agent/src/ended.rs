@@ -55,7 +55,7 @@ pub enum Reason {
     /// Code and signal say all.
     #[default]
     None,
-    /// The kernel ended it because it had used up its memory. Known in a cgroup only.
+    /// The kernel ended it at its memory limit; or, without a cgroup, it failed and its largest process was at the limit.
     OutOfMemory,
     /// The command was never there: code 127 when it was not found, 126 when it could not be executed. The log says more.
     CouldNotStart,

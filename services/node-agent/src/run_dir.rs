@@ -30,6 +30,15 @@ pub(crate) struct Run {
     pub by_plugin: bool,
 }
 
+impl Run {
+    /// Limit of each process's data, where no cgroup limits the run as a whole; `None`: no limit. A plug-in's own memory is not what
+    /// the bounds are about.
+    pub fn data_bytes_max(&self) -> Option<u64> {
+        let by_itself = self.cgroup.is_none() && !self.by_plugin;
+        self.bounds.memory_bytes_max().filter(|_| by_itself)
+    }
+}
+
 /// The content of `shim.json`: whom to look for when the shim is gone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Shim {

@@ -422,19 +422,29 @@ impl Shim {
             signal: number(status.and_then(WaitStatus::terminating_signal)),
             reason: Reason::None,
         };
-        let out_of_memory = || {
-            let counted = self.run.cgroup.as_deref().map(cgroup::counted);
-            counted.is_some_and(|counted| counted.out_of_memory)
-        };
         // One that ended by itself in the last moment was not killed.
         if self.progress.killed && status.is_some_and(WaitStatus::signaled) {
             exit.reason = Reason::Killed;
         } else if matches!(self.dir.not_started(), Ok(Some(why)) if why.code == exit.code) {
             exit.reason = Reason::CouldNotStart;
-        } else if exit != Exit::default() && out_of_memory() {
+        } else if exit != Exit::default() && self.is_out_of_memory() {
             exit.reason = Reason::OutOfMemory;
         }
         exit
+    }
+
+    /// Returns whether the kernel ended the run at its memory limit. Without a cgroup each process has its own limit, and the kernel
+    /// does not report that it refused memory: then returns whether the largest process was at the limit, unless the run was stopped.
+    fn is_out_of_memory(&self) -> bool {
+        if let Some(cgroup) = &self.run.cgroup {
+            return cgroup::counted(cgroup).out_of_memory;
+        }
+        let peaks = [UsageWho::RUSAGE_CHILDREN, UsageWho::RUSAGE_SELF].map(max_rss);
+        let limit = self
+            .run
+            .data_bytes_max()
+            .filter(|_| !self.progress.stopping);
+        limit.is_some_and(|limit| is_at_limit(peaks, limit))
     }
 
     fn write_end(&mut self, exit: Exit) -> Result<(), ShimError> {
@@ -463,7 +473,6 @@ impl Shim {
             .as_deref()
             .map(cgroup::counted)
             .unwrap_or_default();
-        // Of all that were waited for: at this point that is all there were.
         let children = getrusage(UsageWho::RUSAGE_CHILDREN).ok();
         let cpu_us = children.map(|usage| {
             let (user, system) = (usage.user_time(), usage.system_time());
@@ -471,12 +480,11 @@ impl Shim {
             let us = seconds * 1_000_000 + user.tv_usec() + system.tv_usec();
             u64::try_from(us).unwrap_or(0)
         });
-        let largest = children.and_then(|usage| u64::try_from(usage.max_rss()).ok());
         Usage {
             cpu_us: counted.cpu_us.or(cpu_us).unwrap_or(0),
             memory_bytes_peak: counted
                 .memory_bytes_peak
-                .or(largest.map(|kib| kib.saturating_mul(1024)))
+                .or(max_rss(UsageWho::RUSAGE_CHILDREN))
                 .unwrap_or(0),
             log_bytes: self.log.offset(),
         }
@@ -497,6 +505,22 @@ fn close_inherited() {
     }
 }
 
+/// Resident bytes of the largest process at its peak. The children are those that were waited for: at the end, all of the run.
+fn max_rss(who: UsageWho) -> Option<u64> {
+    let kib = u64::try_from(getrusage(who).ok()?.max_rss()).ok()?;
+    Some(kib.saturating_mul(1024))
+}
+
+/// Returns whether the largest process of a run had 90 % of the limit, by the peaks of the run and of the shim. A program may fail
+/// below its limit, because mapped pages count before they are used. The stage counts as a process of the run and is as large as the
+/// shim, so the answer for a limit below twice that is no.
+fn is_at_limit([largest, own]: [Option<u64>; 2], limit: u64) -> bool {
+    let (Some(largest), Some(own)) = (largest, own) else {
+        return false;
+    };
+    limit / 2 >= own && largest >= limit - limit / 10
+}
+
 fn now_ms() -> i64 {
     i64::try_from(Stamp::now().unix_ns() / 1_000_000).unwrap_or(i64::MAX)
 }
@@ -510,4 +534,27 @@ fn is_passing(error: &io::Error) -> bool {
 
 fn duration(time: Timespec) -> Duration {
     Duration::try_from(time).unwrap_or(Duration::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peak_is_at_its_limit_from_nine_tenths_on() {
+        let check = |largest_mib: u64, own_mib: u64, limit_mib: u64, expected| {
+            let peaks = [largest_mib, own_mib].map(|mib| Some(mib << 20));
+            let found = is_at_limit(peaks, limit_mib << 20);
+            assert_eq!(found, expected, "{largest_mib} {own_mib} {limit_mib}");
+        };
+        check(89, 8, 100, false);
+        check(90, 8, 100, true);
+        check(108, 8, 100, true);
+        // Of the stage, not of the command.
+        check(8, 8, 8, false);
+        check(15, 8, 15, false);
+        check(16, 8, 16, true);
+        assert!(!is_at_limit([None, Some(1)], 2));
+        assert!(!is_at_limit([Some(2), None], 2));
+    }
 }

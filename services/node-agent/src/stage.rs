@@ -129,12 +129,9 @@ fn take_on(run: &Run) -> rustix::io::Result<()> {
     Ok(())
 }
 
-/// Of each process by itself: of its data, because programs of today reserve far more addresses than they use.
+/// Limits the data of each process, because programs of today reserve far more addresses than they use.
 fn limit_memory(run: &Run) -> rustix::io::Result<()> {
-    // A plug-in's own memory is not what the bounds are about.
-    let by_itself = run.cgroup.is_none() && !run.by_plugin;
-    let bytes = run.bounds.memory_bytes_max().filter(|_| by_itself);
-    let Some(bytes) = bytes else {
+    let Some(bytes) = run.data_bytes_max() else {
         return Ok(());
     };
     let limit = Rlimit {

@@ -517,7 +517,7 @@ pub(crate) fn exited(exit: Option<v1::RunExit>) -> String {
         return String::new();
     };
     let said = match exit.reason() {
-        v1::RunExitReason::OutOfMemory => ", it took too much memory",
+        v1::RunExitReason::OutOfMemory => ", its memory was at its limit",
         v1::RunExitReason::Killed => ", killed when its grace was over",
         v1::RunExitReason::CouldNotStart => ", its command could not be started",
         v1::RunExitReason::SupervisorLost => ", whoever watched it died",

@@ -1,5 +1,5 @@
 use crate::node::{Node, bounds, command, key, log, next, run, shell};
-use node_agent::{Bounds, CpuSet, Means, StartError, discover};
+use node_agent::{Bounds, CpuSet, Means, Reason, StartError, discover};
 use std::fs;
 
 #[tokio::test]
@@ -45,6 +45,29 @@ async fn a_process_is_held_to_its_bounds() {
         format!("Cpus_allowed_list:\t{last}\n131072\n{nice}\n"),
     )
     .await;
+}
+
+#[tokio::test]
+async fn a_process_that_fails_at_its_memory_limit_is_out_of_memory() {
+    let held = Bounds {
+        memory_bytes: 64 << 20,
+        ..bounds()
+    };
+    // `tail` keeps what it has read.
+    let keep = |mib: u64| format!("head -c {mib}M /dev/zero | tail -c {mib}M >/dev/null");
+    let check = async |script: String, bounds: &Bounds, code, reason| {
+        let (ended, _) = run(&shell(&script), bounds).await;
+        let end = ended.end;
+        let found = (end.exit.code, end.exit.reason);
+        assert_eq!(found, (code, reason), "{script}: {:?}", end.usage);
+    };
+    let (none, out_of_memory) = (Reason::None, Reason::OutOfMemory);
+    check(keep(200), &held, 1, out_of_memory).await;
+    // Another fault, with little memory, and success with much.
+    check(format!("{}; exit 3", keep(16)), &held, 3, none).await;
+    check(format!("{}; exit 0", keep(200)), &held, 0, none).await;
+    // Without a limit no peak is at one.
+    check(format!("{}; exit 3", keep(200)), &bounds(), 3, none).await;
 }
 
 #[tokio::test]
@@ -95,7 +118,7 @@ async fn a_run_enters_its_cgroup() {
     let work = shell("sleep 1000 & ulimit -d; exit 1");
     runs.start(key(1), &work, &bounds, &[]).expect("started");
     let end = next(&runs).await.end;
-    assert_eq!(end.exit.reason, node_agent::Reason::OutOfMemory);
+    assert_eq!(end.exit.reason, Reason::OutOfMemory);
     assert_eq!((end.usage.cpu_us, end.usage.memory_bytes_peak), (77, 4096));
     assert_eq!(log(&runs, key(1)), "unlimited\n");
     let written = |file: &str| fs::read_to_string(cgroup.join(file)).expect("read");
