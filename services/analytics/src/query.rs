@@ -152,10 +152,10 @@ fn wanted(query: UsageQuery, month: Month) -> Result<Wanted, Trouble> {
     };
     let resource = match query.resource.as_str() {
         "" => None,
-        text => match ResourceKey::parse(text) {
-            Some(_) => Some(query.resource),
-            None => return Err(Trouble::refused(Rule::ResourceUnknown, "resource")),
-        },
+        text => {
+            let key = ResourceKey::parse(text);
+            Some(key.ok_or_else(|| Trouble::refused(Rule::ResourceUnknown, "resource"))?)
+        }
     };
     let from = match query.from_ms {
         0 => month.begin(),

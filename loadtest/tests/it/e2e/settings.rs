@@ -403,11 +403,11 @@ async fn operators_read_all_rates_that_were_set() -> Outcome {
         after: after.to_owned(),
         ..query.clone()
     };
-    // Another model's and the resource's own are others.
-    for other in ["gpu:T", "gpu", "cpu"] {
+    // The resource stands for all of its models, and one model for no other.
+    for (other, has_it) in [("gpu:T", false), ("gpu", true), ("cpu", false)] {
         let found = operator.rates(&of(other, "")).await?.rates;
         let is_it = |one: &SettingView| one.key.starts_with("gpu:T4");
-        assert!(!found.iter().any(is_it), "{other}: {found:?}");
+        assert_eq!(found.iter().any(is_it), has_it, "{other}: {found:?}");
     }
     let ask = async |query| refused(operator.rates(&query).await);
     assert_eq!(ask(of("disk", "")).await, Some(Rule::ResourceUnknown));

@@ -56,7 +56,7 @@ impl From<Rate> for Setting {
     }
 }
 
-/// Those of a resource, or all, behind the version of a key: by key and version.
+/// Returns those of a resource, with those of its models, or all, behind the version of a key: by key and version.
 pub async fn rates(
     pool: &PgPool,
     resource: Option<&ResourceKey>,
@@ -64,7 +64,8 @@ pub async fn rates(
     limit: u32,
 ) -> Result<Vec<Setting>, WarmError> {
     let query = table::select(Rate::TABLE)
-        + " WHERE ($1::text IS NULL OR key = $1 OR starts_with(key, $1 || ' ')) AND (key, version) > ($2, $3)
+        + " WHERE ($1::text IS NULL OR key = $1 OR starts_with(key, $1 || ' ') OR starts_with(key, $1 || ':'))
+                AND (key, version) > ($2, $3)
             ORDER BY key, version LIMIT $4";
     let rows: Vec<Rate> = sqlx::query_as(&query)
         .bind(resource.map(ResourceKey::to_string))

@@ -544,7 +544,7 @@ async fn each_rate_that_was_set_stays() {
     for (resource, expected) in [
         (None, &all[..]),
         (Some("cpu"), &all[..4]),
-        (Some("gpu"), &all[4..5]),
+        (Some("gpu"), &all[4..]),
         (Some("gpu:T4"), &all[5..]),
         (Some("gpu:T"), &[]),
     ] {

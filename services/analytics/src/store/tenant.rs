@@ -81,7 +81,8 @@ pub struct Wanted {
     pub queue: Option<String>,
     pub job_set: Option<String>,
     pub priority_class: Option<String>,
-    pub resource: Option<String>,
+    /// `gpu` stands for the GPUs of all models.
+    pub resource: Option<ResourceKey>,
     pub limit: u32,
     pub skip: u32,
 }
@@ -227,7 +228,7 @@ pub(super) struct Rows<'w> {
 
 enum Hours<'w> {
     /// That begin in `[from, until)`, of one resource or of all.
-    Between(Millis, Millis, Option<&'w str>),
+    Between(Millis, Millis, Option<&'w ResourceKey>),
     /// Of the bill of a month.
     Bill(Month),
     /// Of the bills from a month on.
@@ -299,7 +300,8 @@ impl<'w> Rows<'w> {
         match self.hours {
             Hours::Between(..) => {
                 "u.hour >= toDateTime({from:UInt32}, 'UTC') AND u.hour < toDateTime({until:UInt32}, 'UTC')
-                     AND ({resource:String} = '' OR u.resource = {resource:String})"
+                     AND ({resource:String} = '' OR u.resource = {resource:String}
+                         OR startsWith(u.resource, {resource:String} || ':'))"
             }
             Hours::Bill(_) => {
                 "toYYYYMM(u.billing_period) = {period:UInt32} AND u.hour < toDateTime({until:UInt32}, 'UTC')"
@@ -321,7 +323,10 @@ impl<'w> Rows<'w> {
             Hours::Between(from, until, resource) => query
                 .param("from", moment(from))
                 .param("until", moment(until))
-                .param("resource", resource.unwrap_or("")),
+                .param(
+                    "resource",
+                    resource.map_or_else(String::new, ResourceKey::to_string),
+                ),
             Hours::Bill(month) => query
                 .param("period", month.0)
                 .param("until", moment(month.end())),
@@ -393,6 +398,11 @@ impl UseKey {
             resource: resource.to_string(),
         }
     }
+}
+
+/// Returns whether `wanted` includes `resource`: without a model it includes all models.
+fn covers(wanted: &ResourceKey, resource: &ResourceKey) -> bool {
+    wanted.kind == resource.kind && (wanted.model.is_none() || wanted.model == resource.model)
 }
 
 fn text(name: Option<Token>) -> String {
@@ -499,18 +509,15 @@ impl Store {
         let limit = limit.saturating_add(1);
         let mut sums = Sums::of(skip.saturating_add(limit));
         let is_wanted = |resource: &ResourceKey| {
-            let resource = resource.to_string();
-            wanted
-                .resource
-                .as_ref()
-                .is_none_or(|wanted| *wanted == resource)
+            let wanted = wanted.resource.as_ref();
+            wanted.is_none_or(|wanted| covers(wanted, resource))
         };
         let key = |whose: &Whose, resource: &ResourceKey, hour| {
             UseKey::of(wanted, tenant.is_none(), whose, resource, hour)
         };
         match wanted.when {
             When::Hours { from, until } => {
-                let hours = Hours::Between(from, until, wanted.resource.as_deref());
+                let hours = Hours::Between(from, until, wanted.resource.as_ref());
                 let rows = Rows::wanted(tenant, wanted, hours);
                 self.charges(known, &rows, |charge| {
                     let LineKey {

@@ -145,7 +145,7 @@ async fn send(
 
 #[derive(Args)]
 pub struct List {
-    /// Only of this resource: cpu, memory, gpu or gpu:<model>.
+    /// Only rates of this resource: cpu, memory, gpu (with those of models) or gpu:<model>.
     #[arg(long)]
     resource: Option<String>,
     #[command(flatten)]

@@ -6,7 +6,7 @@ use clickhouse::Row;
 use serde::Deserialize;
 use std::error::Error;
 use uuid::Uuid;
-use vocab::{Millis, Month, Token};
+use vocab::{Millis, Month, ResourceKey, Token};
 
 /// More than there are lines.
 const ALL: u32 = 1_000_000;
@@ -136,8 +136,10 @@ fn questions(resources: &[String]) -> Vec<Wanted> {
             ..of(all)
         },
     ];
-    wanted.extend(resources.iter().map(|resource| Wanted {
-        resource: Some(resource.clone()),
+    // The last one is about the GPUs of all models.
+    let resources = resources.iter().map(String::as_str).chain(["gpu"]);
+    wanted.extend(resources.map(|resource| Wanted {
+        resource: ResourceKey::parse(resource),
         ..of(by_hour.clone())
     }));
     wanted
@@ -220,7 +222,8 @@ async fn uses_are_the_same(
         "SELECT {begins} AS begins_ms, {of_all} AS tenant, {}, toString(c.resource) AS resource, sum(c.quantity) AS quantity,
              sum(c.amount_micro) AS amount_micro
          FROM {from} AND ({{tenant:String}} = '' OR c.tenant = {{tenant:String}})
-             AND ({{resource:String}} = '' OR c.resource = {{resource:String}})
+             AND ({{resource:String}} = '' OR c.resource = {{resource:String}}
+                 OR startsWith(c.resource, {{resource:String}} || ':'))
          GROUP BY ALL
          ORDER BY begins_ms, tenant, team, namespace, queue, job_set, priority_class, cluster, pool, resource
          LIMIT {} OFFSET {}",
@@ -230,7 +233,9 @@ async fn uses_are_the_same(
     );
     let query = database.client.query(&sql);
     let query = query.param("tenant", tenant.map_or("", Token::as_str));
-    let query = query.param("resource", wanted.resource.as_deref().unwrap_or(""));
+    let resource = wanted.resource.as_ref();
+    let resource = resource.map_or_else(String::new, ResourceKey::to_string);
+    let query = query.param("resource", resource);
     let expected: Vec<Use> = query.fetch_all().await?;
     let expected = expected.into_iter().map(|line| UseLine {
         begins_ms: line.begins_ms,
