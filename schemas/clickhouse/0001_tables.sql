@@ -81,6 +81,7 @@ CREATE TABLE IF NOT EXISTS running_allocations (
     queue String COMMENT 'Where it waited; the tenant''s own queue has its name.',
     job_set String COMMENT 'What it is a part of.',
     priority_class String COMMENT 'Empty when the request had none.',
+    name String COMMENT 'Empty when the request had none.',
     node String COMMENT 'Where it runs.',
     cluster String COMMENT 'The node''s label cluster; empty when it has none.',
     pool String COMMENT 'The node''s label pool; empty when it has none.',

@@ -47,14 +47,14 @@ WITH
         UNION ALL
         SELECT
             allocation, operation_id, toString(tenant) AS tenant, team, namespace, queue, job_set, priority_class,
-            '' AS gang, '' AS name, CAST(map(), 'Map(String, String)') AS labels, toUInt32(0) AS attempt,
+            '' AS gang, name, CAST(map(), 'Map(String, String)') AS labels, toUInt32(0) AS attempt,
             node, cluster, '' AS zone, pool, gpu_model, cpu_milli, memory_bytes, gpu_milli, started_at,
             CAST(NULL, 'Nullable(DateTime64(3, \'UTC\'))') AS ended_at, now_at AS through, '' AS cause,
             toUInt64(0) AS lsn
         FROM running_allocations
         WHERE started_at < now_at
         GROUP BY
-            allocation, operation_id, tenant, team, namespace, queue, job_set, priority_class, node, cluster, pool,
+            allocation, operation_id, tenant, team, namespace, queue, job_set, priority_class, name, node, cluster, pool,
             gpu_model, cpu_milli, memory_bytes, gpu_milli, started_at
         HAVING sum(sign) > 0
     ),
@@ -243,60 +243,55 @@ WITH
         {method:String} NOT IN ('none', 'proportional', 'equal', 'cost_centre'),
         'method must be none, proportional, equal or cost_centre'
     )) AS is_known,
-    charged AS (
-        SELECT toString(c.tenant) AS tenant, toString(c.cluster) AS cluster, toString(c.pool) AS pool,
-            toString(c.resource) AS resource, toInt256(sum(c.amount_micro)) AS micro
+    toInt256(1) AS one,
+    -- Each view is named once: the server plans and runs a subquery again at each place that names it.
+    costs AS (
+        SELECT toString(c.cluster) AS cluster, toString(c.pool) AS pool, toString(c.resource) AS resource,
+            'charged' AS part, toString(c.tenant) AS tenant, toInt256(sum(c.amount_micro)) AS micro
         FROM chargeback_hourly AS c
         WHERE c.billing_period = {month:Date}
-        GROUP BY tenant, cluster, pool, resource
-    ),
-    uncharged AS (
+        GROUP BY cluster, pool, resource, tenant
+        UNION ALL
         SELECT toString(p.cluster) AS cluster, toString(p.pool) AS pool, toString(p.resource) AS resource,
-            toString(p.state) AS part, toInt256(sum(p.amount_micro)) AS micro
+            toString(p.state) AS part, '' AS tenant, toInt256(sum(p.amount_micro)) AS micro
         FROM platform_cost_hourly AS p
         WHERE p.billing_period = {month:Date} AND is_known = 0
         GROUP BY cluster, pool, resource, part
     ),
-    weights AS (
-        SELECT cluster, pool, resource, tenant, micro AS weight
-        FROM charged
-        WHERE {method:String} = 'proportional' AND micro > 0
-        UNION ALL
-        SELECT u.cluster AS cluster, u.pool AS pool, u.resource AS resource, t.tenant AS tenant, toInt256(1) AS weight
-        FROM (SELECT DISTINCT cluster, pool, resource FROM uncharged) AS u
-        CROSS JOIN (SELECT DISTINCT tenant FROM charged) AS t
-        WHERE {method:String} = 'equal'
-        UNION ALL
-        SELECT DISTINCT cluster, pool, resource, {cost_centre:String} AS tenant, toInt256(1) AS weight
-        FROM uncharged
-        WHERE {method:String} = 'cost_centre'
-    ),
-    exact AS (
+    -- Each cost with its bearers and their weights; without any, the empty tenant bears it.
+    borne AS (
         SELECT
-            u.cluster AS cluster, u.pool AS pool, u.resource AS resource, u.part AS part, w.tenant AS tenant, u.micro AS micro,
-            -- Who stands on no list bears it alone.
-            if(w.weight = 0, toInt256(1), w.weight) AS weight,
-            sum(weight) OVER (PARTITION BY u.cluster, u.pool, u.resource, u.part) AS weights,
-            intDiv(abs(u.micro) * weight, weights) AS share,
-            modulo(abs(u.micro) * weight, weights) AS remainder
-        FROM uncharged AS u
-        LEFT JOIN weights AS w
-            ON u.cluster = w.cluster AND u.pool = w.pool AND u.resource = w.resource AND u.part != 'discount'
+            cluster, pool, resource, part, micro,
+            multiIf(
+                part = 'charged', [(tenant, one)],
+                part = 'discount', [],
+                {method:String} = 'proportional', groupArrayIf((tenant, micro), part = 'charged' AND micro > 0) OVER same_pool,
+                {method:String} = 'equal',
+                    arrayMap(name -> (name, one), groupUniqArrayIf(tenant, part = 'charged') OVER ()),
+                {method:String} = 'cost_centre', [({cost_centre:String}, one)],
+                []
+            ) AS bearers,
+            if(empty(bearers), [('', one)], bearers) AS weights
+        FROM costs
+        WINDOW same_pool AS (PARTITION BY cluster, pool, resource)
     ),
     shares AS (
         SELECT
-            tenant, cluster, pool, resource, part, micro, share,
-            abs(micro) - sum(share) OVER (PARTITION BY cluster, pool, resource, part) AS left_over,
-            row_number() OVER (PARTITION BY cluster, pool, resource, part ORDER BY remainder DESC, tenant) AS place
-        FROM exact
+            cluster, pool, resource, part, micro,
+            arraySum(weights.2) AS weight,
+            arrayMap(
+                bearer -> (bearer.1, intDiv(abs(micro) * bearer.2, weight), modulo(abs(micro) * bearer.2, weight)), weights
+            ) AS parts,
+            abs(micro) - arraySum(parts.2) AS left_over,
+            -- The largest remainders first.
+            arraySort(bearer -> (-bearer.3, bearer.1), parts) AS ordered
+        FROM borne
     )
 SELECT tenant, cluster, pool, resource, part, amount_micro
 FROM (
-    SELECT tenant, cluster, pool, resource, 'charged' AS part, toInt128(micro) AS amount_micro
-    FROM charged
-    UNION ALL
-    SELECT tenant, cluster, pool, resource, part, toInt128(sign(micro) * (share + (place <= left_over))) AS amount_micro
+    SELECT share.1 AS tenant, cluster, pool, resource, part, toInt128(sign(micro) * (share.2 + (place <= left_over))) AS amount_micro
     FROM shares
+    ARRAY JOIN ordered AS share, arrayEnumerate(ordered) AS place
     UNION ALL
     SELECT bearer.1 AS tenant, r.cluster AS cluster, r.pool AS pool, r.resource AS resource, 'credited' AS part,
         toInt128(bearer.2 * r.amount_micro) AS amount_micro
@@ -363,21 +358,33 @@ WITH
         WHERE c.hour >= toDateTime(first_day, 'UTC') AND c.hour < toDateTime(today, 'UTC')
         GROUP BY tenant, team, namespace, resource, day
     ),
+    -- The lines are named once: the server plans and runs a subquery again at each place that names it.
     used AS (
         SELECT
-            'tenant' AS kind, l.tenant AS tenant, '' AS team, '' AS namespace, l.resource AS resource,
-            measured.1 AS measure, l.day AS day, measured.2 AS used
+            one.1 AS kind, l.tenant AS tenant, one.2 AS team, one.3 AS namespace, one.4 AS resource, one.5 AS measure,
+            l.day AS day, one.6 AS used
         FROM lines AS l
-        ARRAY JOIN [('quantity', l.quantity), ('amount', l.amount_micro)] AS measured
-        UNION ALL
-        SELECT
-            'budget' AS kind, b.tenant AS tenant, b.team AS team, b.namespace AS namespace, b.budget_of AS resource,
-            if(b.budget_of = 'money', 'amount', 'quantity') AS measure, l.day AS day,
-            if(b.budget_of = 'money', l.amount_micro, l.quantity) AS used
-        FROM budgets_in_force AS b
-        INNER JOIN lines AS l ON l.tenant = b.tenant
-        WHERE b.team IN ('', l.team) AND b.namespace IN ('', l.namespace)
-            AND (b.budget_of = 'money' OR startsWith(l.resource, b.budget_of))
+        LEFT JOIN (
+            SELECT tenant, groupArray((team, namespace, budget_of)) AS budgets FROM budgets_in_force GROUP BY tenant
+        ) AS b ON l.tenant = b.tenant
+        ARRAY JOIN arrayConcat(
+            [
+                ('tenant', '', '', l.resource, 'quantity', l.quantity),
+                ('tenant', '', '', l.resource, 'amount', l.amount_micro)
+            ],
+            arrayMap(
+                of -> if(
+                    of.3 = 'money',
+                    ('budget', of.1, of.2, of.3, 'amount', l.amount_micro),
+                    ('budget', of.1, of.2, of.3, 'quantity', l.quantity)
+                ),
+                arrayFilter(
+                    of -> of.1 IN ('', l.team) AND of.2 IN ('', l.namespace)
+                        AND (of.3 = 'money' OR startsWith(l.resource, of.3)),
+                    b.budgets
+                )
+            )
+        ) AS one
         UNION ALL
         -- Of which nothing was used.
         SELECT
@@ -604,11 +611,10 @@ WITH
         FROM counted AS c
         GROUP BY tenant, team, namespace, budget_of, period, begins_at, ends_at, counted_since, amount
     ),
-    -- What is left of the period, by the day, along each of the three paths.
+    -- The rest of the period by the day, along each of the three paths. A budget without a forecast has one step of NULL.
     steps AS (
         SELECT
-            s.tenant AS tenant, s.team AS team, s.namespace AS namespace, s.budget_of AS budget_of,
-            s.left_over AS left_over,
+            s.*,
             greatest(now_at, toDateTime64(o.day, 3, 'UTC')) AS from_at,
             toInt256(dateDiff('millisecond', from_at, least(toDateTime64(s.ends_at, 3, 'UTC'), toDateTime64(o.day + 1, 3, 'UTC'))))
                 AS step_ms,
@@ -616,14 +622,18 @@ WITH
             intDiv(one.2 * step_ms, 86400000) AS used,
             sum(used) OVER (PARTITION BY s.tenant, s.team, s.namespace, s.budget_of, path ORDER BY from_at) AS reached
         FROM spent AS s
-        INNER JOIN demand_outlook AS o
+        LEFT JOIN (SELECT * FROM demand_outlook WHERE kind = 'budget') AS o
             ON s.tenant = o.tenant AND s.team = o.team AND s.namespace = o.namespace AND s.budget_of = o.resource
-        ARRAY JOIN [('low', toNullable(toInt256(o.low))), ('expected', toInt256(o.expected)), ('high', toInt256(o.high))] AS one
-        WHERE o.kind = 'budget' AND o.day < s.ends_at
+        ARRAY JOIN [
+            ('low', toNullable(toInt256(o.low))),
+            ('expected', if(o.kind = '', NULL, toInt256(o.expected))),
+            ('high', toInt256(o.high))
+        ] AS one
+        WHERE o.day < s.ends_at
     ),
     reached AS (
         SELECT
-            tenant, team, namespace, budget_of, path,
+            tenant, team, namespace, budget_of, period, begins_at, ends_at, counted_since, amount, per_unit, exact, left_over, path,
             sum(t.used) AS used,
             -- In the first step that takes all that is left.
             minOrNullIf(
@@ -633,36 +643,73 @@ WITH
                 t.reached >= t.left_over AND t.reached - t.used < t.left_over
             ) AS empty_at
         FROM steps AS t
-        GROUP BY tenant, team, namespace, budget_of, path
-    ),
-    ends AS (
-        SELECT
-            tenant, team, namespace, budget_of,
-            maxOrNullIf(r.used, path = 'low') AS used_low,
-            maxOrNullIf(r.used, path = 'expected') AS used_expected,
-            maxOrNullIf(r.used, path = 'high') AS used_high,
-            maxOrNullIf(r.empty_at, path = 'low') AS empty_late,
-            maxOrNullIf(r.empty_at, path = 'expected') AS empty_at,
-            maxOrNullIf(r.empty_at, path = 'high') AS empty_early
-        FROM reached AS r
-        GROUP BY tenant, team, namespace, budget_of
+        GROUP BY
+            tenant, team, namespace, budget_of, period, begins_at, ends_at, counted_since, amount, per_unit, exact, left_over, path
     )
 SELECT
-    s.tenant AS tenant,
-    s.team AS team,
-    s.namespace AS namespace,
-    s.budget_of AS budget_of,
-    s.period AS period,
-    s.begins_at AS begins_at,
-    s.ends_at AS ends_at,
-    s.counted_since AS counted_since,
-    s.amount AS amount,
-    toInt128(intDiv(s.exact, s.per_unit)) AS spent,
-    toInt128(intDiv(s.exact + e.used_expected, s.per_unit)) AS expected,
-    toInt128(intDiv(s.exact + e.used_low, s.per_unit)) AS low,
-    toInt128(intDiv(s.exact + e.used_high, s.per_unit)) AS high,
-    if(s.left_over <= 0, now_at, if(e.empty_early < s.ends_at, e.empty_early, NULL)) AS exhausted_early,
-    if(s.left_over <= 0, now_at, if(e.empty_at < s.ends_at, e.empty_at, NULL)) AS exhausted_at,
-    if(s.left_over <= 0, now_at, if(e.empty_late < s.ends_at, e.empty_late, NULL)) AS exhausted_late
-FROM spent AS s
-LEFT JOIN ends AS e ON s.tenant = e.tenant AND s.team = e.team AND s.namespace = e.namespace AND s.budget_of = e.budget_of;
+    tenant,
+    team,
+    namespace,
+    budget_of,
+    period,
+    begins_at,
+    ends_at,
+    counted_since,
+    amount,
+    toInt128(intDiv(exact, per_unit)) AS spent,
+    toInt128(intDiv(exact + maxOrNullIf(r.used, r.path = 'expected'), per_unit)) AS expected,
+    toInt128(intDiv(exact + maxOrNullIf(r.used, r.path = 'low'), per_unit)) AS low,
+    toInt128(intDiv(exact + maxOrNullIf(r.used, r.path = 'high'), per_unit)) AS high,
+    if(left_over <= 0, now_at, maxOrNullIf(r.empty_at, r.path = 'high' AND r.empty_at < ends_at)) AS exhausted_early,
+    if(left_over <= 0, now_at, maxOrNullIf(r.empty_at, r.path = 'expected' AND r.empty_at < ends_at)) AS exhausted_at,
+    if(left_over <= 0, now_at, maxOrNullIf(r.empty_at, r.path = 'low' AND r.empty_at < ends_at)) AS exhausted_late
+FROM reached AS r
+GROUP BY tenant, team, namespace, budget_of, period, begins_at, ends_at, counted_since, amount, per_unit, exact, left_over;
+
+-- The amount of each tenant and resource in the current month: up to now, and at its end by the forecast of demand_outlook. The
+-- intervals of the days are added up, as if all days and resources erred the same way. NULL until a day of the tenant is wholly
+-- known: hours of a day say nothing about a month. judged and within count the days of demand_backtest.
+CREATE VIEW IF NOT EXISTS month_forecast AS
+WITH
+    assumeNotNull((SELECT at FROM known_through)) AS now_at,
+    toDateTime(toStartOfMonth(now_at), 'UTC') AS begins_at,
+    toDate(begins_at + toIntervalMonth(1)) AS next_month,
+    parts AS (
+        SELECT
+            toString(c.tenant) AS tenant, toString(c.resource) AS resource, toInt128(c.amount_micro) AS so_far,
+            [CAST(NULL, 'Nullable(Int256)'), NULL, NULL] AS coming, toUInt64(0) AS judged, toUInt64(0) AS within
+        FROM chargeback_hourly AS c
+        WHERE c.hour >= begins_at
+        UNION ALL
+        SELECT
+            o.tenant AS tenant, o.resource AS resource, toInt128(0) AS so_far,
+            arrayMap(
+                of_day -> intDiv(
+                    toInt256(of_day) * dateDiff(
+                        'millisecond', greatest(now_at, toDateTime64(o.day, 3, 'UTC')), toDateTime64(o.day + 1, 3, 'UTC')
+                    ),
+                    86400000
+                ),
+                [toNullable(o.expected), o.low, o.high]
+            ) AS coming,
+            toUInt64(0) AS judged, toUInt64(0) AS within
+        FROM demand_outlook AS o
+        WHERE o.kind = 'tenant' AND o.measure = 'amount' AND o.day < next_month
+        UNION ALL
+        SELECT
+            b.tenant AS tenant, b.resource AS resource, toInt128(0) AS so_far, [NULL, NULL, NULL] AS coming,
+            toUInt64(b.within IS NOT NULL) AS judged, toUInt64(ifNull(b.within, 0)) AS within
+        FROM demand_backtest AS b
+        WHERE b.measure = 'amount'
+    )
+SELECT
+    tenant,
+    resource,
+    sum(p.so_far) AS so_far_micro,
+    toInt128(so_far_micro + sum(p.coming[1])) AS expected_micro,
+    toInt128(so_far_micro + sum(p.coming[2])) AS low_micro,
+    toInt128(so_far_micro + sum(p.coming[3])) AS high_micro,
+    sum(p.judged) AS judged,
+    sum(p.within) AS within
+FROM parts AS p
+GROUP BY tenant, resource;

@@ -47,52 +47,16 @@ pub struct BudgetForecast {
 }
 
 impl Store {
-    /// Of all tenants, or of one. Days' intervals are added up, as if all days and resources erred the same way.
+    /// Returns the forecast of all tenants, or of one.
     pub async fn month_forecast(
         &self,
         tenant: Option<&str>,
     ) -> Result<Vec<MonthForecast>, StoreError> {
         let query = self.query(
-            "WITH
-                 assumeNotNull((SELECT at FROM known_through)) AS now_at,
-                 toDateTime(toStartOfMonth(now_at), 'UTC') AS begins_at,
-                 toDate(begins_at + toIntervalMonth(1)) AS next_month,
-                 parts AS (
-                     SELECT toString(c.tenant) AS tenant, toString(c.resource) AS resource, toInt128(c.amount_micro) AS so_far,
-                         [CAST(NULL, 'Nullable(Int256)'), NULL, NULL] AS coming,
-                         toUInt64(0) AS judged, toUInt64(0) AS within
-                     FROM chargeback_hourly AS c
-                     WHERE c.hour >= begins_at
-                     UNION ALL
-                     SELECT o.tenant, o.resource, toInt128(0),
-                         arrayMap(
-                             of_day -> intDiv(
-                                 toInt256(of_day) * dateDiff(
-                                     'millisecond',
-                                     greatest(now_at, toDateTime64(o.day, 3, 'UTC')),
-                                     toDateTime64(o.day + 1, 3, 'UTC')
-                                 ),
-                                 86400000
-                             ),
-                             [toNullable(o.expected), o.low, o.high]
-                         ),
-                         toUInt64(0), toUInt64(0)
-                     FROM demand_outlook AS o
-                     WHERE o.kind = 'tenant' AND o.measure = 'amount' AND o.day < next_month
-                     UNION ALL
-                     SELECT b.tenant, b.resource, toInt128(0), [NULL, NULL, NULL], toUInt64(b.within IS NOT NULL),
-                         toUInt64(ifNull(b.within, 0))
-                     FROM demand_backtest AS b
-                     WHERE b.measure = 'amount'
-                 )
-             SELECT p.tenant AS tenant, p.resource AS resource, sum(p.so_far) AS so_far_micro,
-                 toInt128(so_far_micro + sum(p.coming[1])) AS expected_micro,
-                 toInt128(so_far_micro + sum(p.coming[2])) AS low_micro,
-                 toInt128(so_far_micro + sum(p.coming[3])) AS high_micro,
-                 sum(p.judged) AS judged, sum(p.within) AS within
-             FROM parts AS p
-             WHERE ? IN ('', p.tenant)
-             GROUP BY tenant, resource ORDER BY tenant, resource",
+            "SELECT f.tenant AS tenant, resource, so_far_micro, expected_micro, low_micro, high_micro, judged, within
+             FROM month_forecast AS f
+             WHERE ? IN ('', f.tenant)
+             ORDER BY tenant, resource",
         );
         self.fetch_all(query.bind(tenant.unwrap_or_default())).await
     }

@@ -155,9 +155,12 @@ const FOCUS_ORDER: &str = "x_Tenant NULLS LAST, ChargePeriodStart, SkuId, x_Capa
 impl Export {
     fn select(self) -> String {
         match self {
-            Self::Lines => "SELECT * EXCEPT unit_hours FROM chargeback_hourly
+            Self::Lines => {
+                "SELECT * EXCEPT unit_hours, (SELECT argMax(currency, at) FROM cells) AS currency
+                 FROM chargeback_hourly
                  WHERE billing_period = toDate(?) AND tenant >= ? AND tenant <= ? ORDER BY ALL"
-                .to_owned(),
+                    .to_owned()
+            }
             Self::FocusRows => {
                 let moments = FOCUS_MOMENTS.map(|name| {
                     format!("formatDateTime({name}, '%Y-%m-%dT%H:%i:%SZ', 'UTC') AS {name}")
@@ -216,7 +219,7 @@ impl Store {
         self.fetch_all(query).await
     }
 
-    /// What a tenant's use of an hour is made of, run by run.
+    /// Returns the runs that a tenant's use of an hour is made of. `gpu` stands for the GPUs of all models.
     pub async fn parts(
         &self,
         tenant: &Token,
@@ -228,13 +231,14 @@ impl Store {
                 "WITH
                      fromUnixTimestamp64Milli(toInt64(?), 'UTC') AS begins, begins + toIntervalHour(1) AS ends,
                      assumeNotNull((SELECT at FROM known_through)) AS now_at,
+                     ? AS wanted,
                      runs AS (
                          SELECT allocation, operation_id, name, team, job_set, gpu_model, cpu_milli, memory_bytes,
                              gpu_milli, started_at, ended_at, toUnixTimestamp64Milli(ended_at) AS over_ms, cause, lsn
                          FROM allocation_intervals
                          WHERE tenant = ? AND started_at < ends AND ended_at > begins
                          UNION ALL
-                         SELECT allocation, operation_id, '' AS name, team, job_set, gpu_model, cpu_milli, memory_bytes,
+                         SELECT allocation, operation_id, name, team, job_set, gpu_model, cpu_milli, memory_bytes,
                              gpu_milli, started_at, greatest(now_at, started_at) AS ended_at, toInt64(0) AS over_ms,
                              '' AS cause, toUInt64(0) AS lsn
                          FROM running_allocations FINAL
@@ -247,14 +251,13 @@ impl Store {
                      toUnixTimestamp64Milli(started_at) AS started_ms, over_ms AS ended_ms, toString(cause) AS cause, lsn
                  FROM runs
                  ARRAY JOIN [('cpu', cpu_milli), ('memory', memory_bytes), ('gpu', gpu_milli)] AS used
-                 WHERE used.2 != 0 AND (? = '' OR resource = ?)
+                 WHERE used.2 != 0 AND (wanted = '' OR resource = wanted OR startsWith(resource, wanted || ':'))
                  ORDER BY resource, started_ms, allocation",
             )
             .bind(hour.0)
-            .bind(tenant.as_str())
-            .bind(tenant.as_str())
             .bind(resource.unwrap_or_default())
-            .bind(resource.unwrap_or_default());
+            .bind(tenant.as_str())
+            .bind(tenant.as_str());
         self.fetch_all(query).await
     }
 

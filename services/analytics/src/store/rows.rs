@@ -214,6 +214,8 @@ pub struct RunningRow {
     pub job_set: Token,
     /// Empty when the request had none.
     pub priority_class: SmolStr,
+    /// Empty when the request had none.
+    pub name: SmolStr,
     /// Where it runs.
     pub node: Token,
     /// The node's label cluster; empty when it has none.
@@ -898,11 +900,13 @@ fn interval_row(cell: CellNo, change: &Change, interval: &Interval, whole: bool)
 
 fn running_row(cell: CellNo, run: &Running) -> RunningRow {
     let Running {
-        of: Owner {
-            payer,
-            operation_id,
-            ..
-        },
+        of:
+            Owner {
+                payer,
+                name,
+                operation_id,
+                ..
+            },
         moved,
         ..
     } = run;
@@ -916,6 +920,7 @@ fn running_row(cell: CellNo, run: &Running) -> RunningRow {
         queue: payer.queue.clone(),
         job_set: payer.job_set.clone(),
         priority_class: text(payer.priority_class.as_ref()),
+        name: text(name.as_ref()),
         node: moved.node.clone(),
         cluster: text(moved.site.cluster.as_ref()),
         pool: text(moved.site.pool.as_ref()),

@@ -209,7 +209,8 @@ impl Journal {
         self.write(at, 0, denied);
     }
 
-    fn request(
+    /// Asks for it.
+    pub fn request(
         &mut self,
         allocation: u64,
         tenant: &str,
@@ -222,6 +223,7 @@ impl Journal {
             models: vec![],
         });
         let spec = AllocationSpec {
+            name: Some(token(&format!("run-{allocation}"))),
             gpu,
             ..AllocationSpec::plain(token("jobs"), cpu_milli, memory_bytes)
         };

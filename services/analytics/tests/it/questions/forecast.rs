@@ -74,6 +74,34 @@ pub const ANSWERS: &[Answer] = &[
         },
     },
     Answer {
+        question: "What will this month come to?",
+        with: &[],
+        expect: |truth| {
+            let tenants = truth.lines.iter().map(|line| line.key.tenant);
+            let tenants: BTreeSet<&str> = tenants.collect();
+            let row = |tenant: &str| {
+                let of_month =
+                    |line: &&Line| line.key.tenant == tenant && line.key.hour >= when::NOVEMBER;
+                let lines = truth.lines.iter().filter(of_month);
+                let so_far: i128 = lines.map(|line| line.micro).sum();
+                let mut ends = [so_far; 3];
+                for resource in resources(truth, tenant) {
+                    let [_, paid] = series(truth, tenant, |line| line.key.resource == resource);
+                    for coming in paid.coming().filter(|coming| coming.day < when::DECEMBER) {
+                        let (low, high) = coming.interval.expect("some errors are known");
+                        let left = coming.day + DAY_MS - coming.day.max(KNOWN);
+                        for (end, of_day) in ends.iter_mut().zip([coming.expected, low, high]) {
+                            *end += of_day * i128::from(left) / i128::from(DAY_MS);
+                        }
+                    }
+                }
+                let [expected, low, high] = ends.map(money);
+                row![tenant, money(so_far), expected, low, high, "EUR"]
+            };
+            tenants.into_iter().map(row).collect()
+        },
+    },
+    Answer {
         question: "When is each budget exhausted?",
         with: &[],
         expect: |truth| {

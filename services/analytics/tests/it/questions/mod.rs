@@ -13,10 +13,11 @@ mod samples;
 mod tenants;
 mod truth;
 
-use crate::common::{self, Database, Outcome};
+use crate::common::{self, Database, Journal, Outcome};
 use answer::{Cell, Row};
 use std::{collections::BTreeMap, error::Error};
 use truth::Truth;
+use vocab::Millis;
 
 const DOC: &str = include_str!("../../../../../docs/sql.md");
 
@@ -156,6 +157,23 @@ async fn every_question_of_the_page_is_answered_rightly() -> Outcome {
     every_method_shares_out_the_whole_cost(&database).await?;
     same::the_service_says_what_the_views_say(&database, &store).await?;
     same::rows_beside_the_tables_do_without_them(&database, &store).await?;
+    database.drop().await
+}
+
+/// A tenant's first 25 minutes, at 60 an hour.
+#[tokio::test]
+async fn minutes_are_no_forecast_of_a_month() -> Outcome {
+    let (database, store) = Database::store().await?;
+    let at = |minutes: i64| answer::when::NOVEMBER + minutes * 60_000;
+    let mut journal = Journal::default();
+    journal.node(at(0), "n", None);
+    journal.rate("cpu", 60_000_000, 0, 1);
+    journal.start(1, "t", "n", (1000, 0, 0), at(0));
+    store.apply(&journal.batch()).await?;
+    store.says(Millis(at(25)), "EUR").await?;
+    let question = questions()["What will this month come to?"];
+    let found = ask(&database, question, &[]).await?;
+    assert_eq!(found, [["t", "25", "\\N", "\\N", "\\N", "EUR"]]);
     database.drop().await
 }
 
