@@ -62,7 +62,8 @@ def cell():
 @pytest.fixture(scope="module")
 def started(cell):
     """An allocation of team-a that has started on a simulated node, where it lasts until it is cancelled."""
-    allocation = cell.submit("--account", "team-a/ml", "--gpus", "1", "--wait", "started", "--deadline", "3m", cpu="4")
+    allocation = cell.submit("--name", "leaf", "--account", "team-a/ml", "--gpus", "1", "--wait", "started", "--deadline", "3m",
+                             cpu="4")
     return cell.json("get", "--tenant", "team-a", allocation)
 
 
@@ -290,6 +291,12 @@ def test_an_invoice_is_shown_and_explained(cell, billed):
     assert {part["allocation_id"] for part in parts} == {billed["allocation_id"]}
     assert all(int(part["quantity"]) > 0 for part in parts)
     assert [part["resource"] for part in cell.items(*hour, "--resource", "cpu")] == ["cpu"]
+    # All models.
+    (gpus,) = cell.items(*hour, "--resource", "gpu")
+    assert gpus["resource"].startswith("gpu:")
+    used = {line["resource"] for line in cell.items("usage", "--tenant", "team-a", "--resource", "gpu")}
+    assert gpus["resource"] in used and all(resource.startswith("gpu:") for resource in used)
+    assert gpus["name"] == billed["name"] == "leaf"
     assert billed["allocation_id"] in cell.apportion(*hour)
     assert "full hour" in cell.reason(WRONG_USAGE, "invoice", "explain", "2026-11-03T10:30:00Z", "--tenant", "team-a")
 

@@ -355,6 +355,10 @@ class Totals(PageTest):
         waits = json.loads(self.stack.apportion("report", "waits", "-o", "json"))["items"]
         self.assertEqual({(line["queue"], line["placed"], line["unplaced"]) for line in waits},
                          {("team-a", 1, 0), ("team-b", 0, 1)})
+        # A wait without a place is in no figure.
+        self.assertEqual({line["queue"]: line["max_ms"] is None for line in waits}, {"team-a": False, "team-b": True})
+        empty = self.stack.apportion("invoice", "export", "2020-01", "--open")
+        self.assertRegex(empty, r'\A"billing_period",.*"currency"\n\Z')
         shares = json.loads(self.stack.apportion("report", "shares", "--method", "cost-centre", "--cost-centre", "it", "-o", "json"))
         shares = {line["tenant"]: line for line in shares["items"]}
         self.assertEqual(set(shares), {"team-a", "team-b", "it"})

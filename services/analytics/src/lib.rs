@@ -7,6 +7,7 @@ pub mod metrics;
 mod observe;
 mod query;
 mod samples;
+mod spending;
 pub mod store;
 mod wire;
 
@@ -26,6 +27,7 @@ use observe::{ResumedThrough, Shell};
 use query::Desk;
 use samples::Samples;
 use serde::Deserialize;
+use spending::Spending;
 use std::sync::atomic::Ordering;
 use store::{Beside, ClickHouseSink, Store};
 
@@ -110,13 +112,14 @@ impl Service for AnalyticsService {
         let (server, _) = ctx.clickhouse()?;
         let server = server.with_setting("max_threads", "1");
         let answers = Store::new(server, &config.database, ctx.cell_no()).beside(beside);
+        let currency = ctx.settings.currency.as_str();
+        let spending = Spending::new(answers.clone(), currency, &ctx.metrics);
         let desk = Desk::new(answers, mark.clone(), &ctx);
         let queries = Queries::new(ctx.subjects())
             .on(query::UsageQueries(desk.clone()), &mark)
             .on(query::BillQueries(desk), &mark);
         let resumed = ResumedThrough::default();
         let told = resumed.clone();
-        let currency = ctx.settings.currency.as_str();
         let sink = ClickHouseSink::new(store.clone(), currency, rows, move |through| {
             told.store(through.0, Ordering::Relaxed);
         })
@@ -142,6 +145,7 @@ impl Service for AnalyticsService {
             outcome = ctx.aside(Usage::NAME, projector.run()) => outcome,
             never = disk.watch() => match never {},
             never = calm.say() => match never {},
+            never = spending.export() => match never {},
             outcome = queries.serve(&ctx) => outcome,
             outcome = samples.serve(&ctx) => outcome,
         }

@@ -33,6 +33,17 @@ pub(crate) const CLICKHOUSE_DISK_BYTES: Metric = Metric::gauge(
     "Size of ClickHouse's disk",
 );
 
+pub(crate) const BILL_AMOUNT: Metric = Metric::gauge(
+    "apportion_bill_amount",
+    "Amount of the current month's bill up to now, of all tenants, in the currency",
+)
+.by(&["currency"]);
+pub(crate) const TENANT_BILL_AMOUNT: Metric = Metric::gauge(
+    "apportion_tenant_bill_amount",
+    "Amount of a tenant's bill of the current month up to now, in the currency; of the 200 tenants with the largest amounts",
+)
+.by(&["tenant", "currency"]);
+
 /// What this service exports beside what all do.
 pub const METRICS: &[&Metric] = &[
     &ROWS_INSERTED,
@@ -42,6 +53,8 @@ pub const METRICS: &[&Metric] = &[
     &APPLIED_AGE_SECONDS,
     &CLICKHOUSE_DISK_USED_BYTES,
     &CLICKHOUSE_DISK_BYTES,
+    &BILL_AMOUNT,
+    &TENANT_BILL_AMOUNT,
 ];
 
 /// How far the rows are, and what it took.

@@ -19,7 +19,7 @@ pub use invoice::{Export, Part, Reconciled, ReconciledMonth, Tenants};
 pub use queries::{BillLine, Conservation, Imbalance, UsageLine};
 pub use report::{
     Bearer, CapacityLine, Closing, CostLine, EndLine, LongWait, Mark, ShareLine, SizeLine, Span,
-    Spender, SpentLine, WaitLine,
+    Spender, SpentLine, TenantAmount, WaitLine,
 };
 pub use rows::{Rows, TABLES};
 pub use samples::{SampleRow, slot};

@@ -2,7 +2,7 @@
 
 use crate::{
     Failure, amount,
-    bill::usage,
+    bill::{in_currency, usage},
     context::{Context, Whose},
     explain::object,
     list::State,
@@ -220,7 +220,11 @@ pub fn sheet(found: &[JobSetView], costs: Option<&Costs>, of_all: bool, now_ms: 
         wide("last_change_ms", "last change"),
     ];
     columns.extend(costs.map(|_| column("amount_micro", "cost")));
-    Sheet::new(columns, 3, found.iter().map(row).collect())
+    let sheet = Sheet::new(columns, 3, found.iter().map(row).collect());
+    match costs {
+        Some(costs) => in_currency(sheet, &costs.currency),
+        None => sheet,
+    }
 }
 
 fn json(one: &JobSetView, costs: Option<&Costs>) -> Value {
@@ -265,8 +269,10 @@ mod tests {
             through: Millis(0),
         };
         let all = std::slice::from_ref(&one);
-        let cost = super::sheet(all, Some(&costs), false, 0).rows[0].pop();
-        assert_eq!(cost.map(|cost| cost.text), Some("1.500000 EUR".to_owned()));
+        let with_costs = super::sheet(all, Some(&costs), false, 0);
+        let texts = with_costs.rows[0].iter().map(|cell| cell.text.as_str());
+        let texts: Vec<_> = texts.rev().take(2).collect();
+        assert_eq!(texts, ["EUR", "1.500000 EUR"]);
         let sheet = sheet(all, None, false, 1_700_000_060_000);
         let texts: Vec<&str> = sheet.rows[0].iter().map(|it| it.text.as_str()).collect();
         assert_eq!(texts.len(), sheet.columns.len());

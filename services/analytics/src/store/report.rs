@@ -127,18 +127,19 @@ pub struct SizeLine {
     pub quantity: i128,
 }
 
-/// How long a queue's allocations waited for a place, in milliseconds.
+/// A queue's waits for a place, in milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq, Row, Serialize, Deserialize)]
 pub struct WaitLine {
     pub queue: String,
     /// Got a place, and their run is over.
     pub placed: u64,
-    /// Ended without one.
+    /// Ended without one. Their waits are in none of the figures below.
     pub unplaced: u64,
-    pub p50_ms: i64,
-    pub p90_ms: i64,
-    pub p99_ms: i64,
-    pub max_ms: i64,
+    /// `None`, as the figures below, if none of them got a place.
+    pub p50_ms: Option<i64>,
+    pub p90_ms: Option<i64>,
+    pub p99_ms: Option<i64>,
+    pub max_ms: Option<i64>,
 }
 
 /// An allocation that waited long.
@@ -178,6 +179,14 @@ pub struct ShareLine {
     pub amount_micro: i128,
 }
 
+/// A tenant's amount of the current month, up to now.
+#[derive(Debug, Clone, PartialEq, Eq, Row, Serialize, Deserialize)]
+pub struct TenantAmount {
+    pub tenant: String,
+    /// Millionths of the currency.
+    pub amount_micro: i128,
+}
+
 impl Store {
     pub async fn mark(&self) -> Result<Mark, StoreError> {
         let query = self.query(
@@ -186,6 +195,17 @@ impl Store {
              FROM ledger_ranges WHERE state = 'applied'",
         );
         self.fetch_one(query).await
+    }
+
+    /// Returns the amount of each tenant of the current month, up to now: the largest first.
+    pub async fn month_amounts(&self) -> Result<Vec<TenantAmount>, StoreError> {
+        let query = self.query(
+            "SELECT toString(c.tenant) AS tenant, sum(c.amount_micro) AS amount_micro
+             FROM chargeback_hourly AS c
+             WHERE c.billing_period = toStartOfMonth(assumeNotNull((SELECT at FROM known_through)))
+             GROUP BY tenant ORDER BY amount_micro DESC, tenant",
+        );
+        self.fetch_all(query).await
     }
 
     /// None: the month is open.
@@ -298,13 +318,15 @@ impl Store {
             .await
     }
 
-    /// By queue, of whoever got its place within the stretch, or ended in it without one. What runs is not in the tables with
-    /// its wait, so it is not counted.
+    /// Returns the waits by queue: of allocations that got their place within the stretch, and the number of those that ended in it
+    /// without one. Running allocations are not in the tables with their waits, so they are not counted.
     pub async fn waits(&self, span: Span) -> Result<Vec<WaitLine>, StoreError> {
         let query = self.query(
             "SELECT queue, countIf(w.placed) AS placed, countIf(NOT w.placed) AS unplaced,
-                 quantileExactLow(0.5)(waited_ms) AS p50_ms, quantileExactLow(0.9)(waited_ms) AS p90_ms,
-                 quantileExactLow(0.99)(waited_ms) AS p99_ms, max(greatest(0, wait_ms) AS waited_ms) AS max_ms
+                 quantileExactLowOrNullIf(0.5)(waited_ms, w.placed) AS p50_ms,
+                 quantileExactLowOrNullIf(0.9)(waited_ms, w.placed) AS p90_ms,
+                 quantileExactLowOrNullIf(0.99)(waited_ms, w.placed) AS p99_ms,
+                 maxOrNullIf(greatest(0, wait_ms) AS waited_ms, w.placed) AS max_ms
              FROM waits AS w
              WHERE waited_until >= fromUnixTimestamp64Milli(toInt64(?), 'UTC')
                  AND waited_until < fromUnixTimestamp64Milli(toInt64(?), 'UTC')

@@ -2,7 +2,10 @@
 
 use crate::common::{Database, Journal, Outcome, token};
 use analytics::store::{Conservation, Export, Store, Tenants};
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    error::Error,
+};
 use vocab::fact::AllocationEnded;
 use vocab::{AllocationNo, EndCause, Event, HOUR_MS, Millis, Month};
 
@@ -424,6 +427,37 @@ async fn october(store: &Store) -> Result<Vec<Vec<u8>>, Box<dyn std::error::Erro
     }
     exports.push(format!("{:?}", store.reconciliation(month).await?).into_bytes());
     Ok(exports)
+}
+
+#[tokio::test]
+async fn an_export_has_its_columns_without_lines_and_its_currency_in_each() -> Outcome {
+    let (database, store) = Database::store().await?;
+    let lines = async |what: Export, tenant: &str| -> Result<Vec<String>, Box<dyn Error>> {
+        let mut cursor = store.export(what, Month(202_611), tenant)?;
+        let mut bytes = Vec::new();
+        while let Some(piece) = Store::next_bytes(&mut cursor).await? {
+            bytes.extend(piece);
+        }
+        let text = String::from_utf8(bytes)?;
+        Ok(text.lines().map(str::to_owned).collect())
+    };
+    let names = lines(Export::Lines, "").await?;
+    assert_eq!(names.len(), 1, "{names:?}");
+    assert!(names[0].ends_with(",\"currency\""), "{names:?}");
+    assert_eq!(lines(Export::FocusRows, "").await?.len(), 1);
+    let mut journal = Journal::default();
+    journal.node(NOVEMBER, "n1", Some("V100"));
+    journal.start(1, "t1", "n1", (1003, 5 << 30, 500), NOVEMBER);
+    journal.end(1, NOVEMBER + HOUR_MS);
+    store.apply(&journal.batch()).await?;
+    store.says(Millis(NOVEMBER + HOUR_MS), "EUR").await?;
+    let found = lines(Export::Lines, "t1").await?;
+    assert_eq!(found.len(), 4);
+    assert_eq!(found[0], names[0]);
+    for line in &found[1..] {
+        assert!(line.ends_with(",\"EUR\""), "{line}");
+    }
+    database.drop().await
 }
 
 #[tokio::test]

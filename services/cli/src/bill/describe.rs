@@ -1,6 +1,6 @@
 //! One allocation as its tenant sees it: where it stands, and what it asked for beside what it used and costs.
 
-use super::hours;
+use super::{hours, in_currency};
 use crate::{
     Failure, amount,
     context::{Context, Whose},
@@ -186,7 +186,8 @@ fn resources(view: &AllocationView, cost: Option<&UsagePage>) -> Sheet {
     let rows = asked(view).into_iter();
     let rows = rows.map(|(kind, asked)| row(kind, asked, view, cost));
     let all = columns.len();
-    Sheet::new(columns, all, rows.collect())
+    let currency = cost.map_or("", |page| &*page.currency);
+    in_currency(Sheet::new(columns, all, rows.collect()), currency)
 }
 
 /// What it has of each kind; of none nothing.
@@ -350,9 +351,9 @@ mod tests {
         assert_eq!(
             rows,
             [
-                "cpu | 1.000 cores | - | 0.012 CPU seconds | 1.000000 core-hours | 1.500000 EUR",
-                "memory | 64 MiB | - | 32 MiB at the most | - | -",
-                "gpu:G2 | 0.500 GPUs | - | - | 0.500000 GPU-hours | 1.500000 EUR",
+                "cpu | 1.000 cores | - | 0.012 CPU seconds | 1.000000 core-hours | 1.500000 EUR | EUR",
+                "memory | 64 MiB | - | 32 MiB at the most | - | - | EUR",
+                "gpu:G2 | 0.500 GPUs | - | - | 0.500000 GPU-hours | 1.500000 EUR | EUR",
             ]
         );
     }

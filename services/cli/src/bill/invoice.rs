@@ -1,6 +1,6 @@
 //! The months that are billed: closed, shown, exported, explained and reconciled.
 
-use super::{hours, money, month, show::OfMonth, used};
+use super::{hours, in_currency, money, month, show::OfMonth, used};
 use crate::{
     Failure, amount,
     context::{Context, Whose},
@@ -88,7 +88,7 @@ pub struct Explain {
     /// The beginning of a full hour: 2026-11-03T10:00:00Z.
     #[arg(value_parser = amount::moment_ms)]
     hour: i64,
-    /// cpu, memory, gpu or gpu:<model>.
+    /// Only use of this resource: cpu, memory, gpu (all models) or gpu:<model>.
     #[arg(long)]
     resource: Option<String>,
     #[command(flatten)]
@@ -170,9 +170,14 @@ impl Exporting {
     }
 }
 
-/// Writes ranges of tenants, so that no query needs more memory than a reader has. Column names precede the first range.
+/// Writes ranges of tenants, so that no query needs more memory than a reader has. Column names precede the first range, and stand
+/// alone if no tenant has a line.
 async fn lines(store: &Store, month: Month, to: &mut dyn Write) -> Result<(), Failure> {
-    for (no, tenants) in store.billed_tenants(month).await?.iter().enumerate() {
+    let mut ranges = store.billed_tenants(month).await?;
+    if ranges.is_empty() {
+        ranges.push(Tenants::none());
+    }
+    for (no, tenants) in ranges.iter().enumerate() {
         let mut bytes = store.export(Export::Lines, month, tenants)?;
         let mut head = no > 0;
         while let Some(piece) = Store::next_bytes(&mut bytes).await? {
@@ -304,7 +309,7 @@ impl Reconcile {
         let adds_up = |row: &Vec<Cell>| row.last().is_some_and(|variance| variance.text == "0");
         let good = sheet.rows.iter().all(adds_up);
         let currency = store.currency().await?;
-        Page::of(sheet, "no capacity")
+        Page::of(in_currency(sheet, &currency), "no capacity")
             .text(format!(
                 "amounts in {currency}; the variance is exact, before any rounding"
             ))

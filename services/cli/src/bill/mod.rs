@@ -18,7 +18,7 @@ pub use usage::Usage;
 
 use crate::{
     amount,
-    print::{Cell, counted},
+    print::{Cell, Sheet, counted, plain, wide},
 };
 use vocab::{HOUR_MS, Month, ResourceKey, ResourceKind};
 
@@ -73,9 +73,34 @@ fn money(micro: i128) -> Cell {
     counted(amount::money(micro), micro)
 }
 
+/// Adds a column with the currency of the sheet's amounts, which CSV has without it.
+pub fn in_currency(mut sheet: Sheet, currency: &str) -> Sheet {
+    sheet.columns.push(wide("currency", "currency"));
+    for row in sheet.rows.iter_mut().chain(&mut sheet.total) {
+        row.push(plain(currency));
+    }
+    sheet
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::print::{Form, Page, column};
+
+    #[test]
+    fn amounts_of_csv_have_their_currency() {
+        let columns = vec![column("tenant", "tenant"), column("amount_micro", "amount")];
+        let row = |name: &str, micro| vec![plain(name), money(micro)];
+        let mut sheet = Sheet::new(columns, 1, vec![row("a", 5)]);
+        sheet.total = Some(row("all", 5));
+        let page = Page::of(in_currency(sheet, "EUR"), "nothing");
+        let check = |form, expected: &str| assert_eq!(page.written(form).unwrap(), expected);
+        check(Form::Csv, "tenant,amount_micro,currency\na,5,EUR\n");
+        check(
+            Form::Table,
+            "tenant    amount\na       0.000005\nall     0.000005\n",
+        );
+    }
 
     #[test]
     fn hours_are_those_of_the_billed_unit() {

@@ -1,10 +1,12 @@
 //! What each tenant owes for a month, up to now if it is not over: one tenant, or to operators all of them.
 
-use super::{money, month, quantity, used};
+use super::{in_currency, money, month, quantity, used};
 use crate::{
     Failure, amount,
     context::{Context, Whose},
-    print::{Cell, Column, Output, Page, Sheet, column, counted, exactly, named, plain},
+    print::{
+        Cell, Column, Output, Page, Sheet, column, counted, exact_number, exactly, named, plain,
+    },
 };
 use clap::Args;
 use client::{BillLine, BillQuery, Client};
@@ -79,12 +81,13 @@ impl OfMonth {
             "closed": self.through.is_none(),
             "through_ms": self.through.map(|through| through.0),
             "currency": self.currency,
+            "total_micro": exact_number(sum(&self.lines)),
             "items": lines.records(),
             "as_of": null,
         });
         let page = Page::new(value)
             .text(format!("{}, {state}", self.month))
-            .rows(lines);
+            .rows(in_currency(lines, &self.currency));
         let page = match self.lines.is_empty() {
             true => page.text("nothing was used"),
             false => page.table(self.with_sums()),
@@ -103,22 +106,26 @@ impl OfMonth {
         )
     }
 
-    /// With the sum of each tenant below its lines.
+    /// Returns the lines with the sum of each tenant below its own, and the sum of several tenants at the end.
     fn with_sums(&self) -> Sheet {
         let mut rows = Vec::new();
-        for of_tenant in self.lines.chunk_by(|a, b| a.tenant == b.tenant) {
+        let tenants = self.lines.chunk_by(|a, b| a.tenant == b.tenant);
+        for of_tenant in tenants.clone() {
             rows.extend(of_tenant.iter().map(|line| self.row(line)));
-            let sum = of_tenant
-                .iter()
-                .map(|line| i128::from(line.amount_micro))
-                .sum();
             let tenant = of_tenant.first().map_or("", |line| &line.tenant);
-            let mut total = vec![plain(tenant), plain(""), plain("total")];
-            total.resize(6, plain(""));
-            total.push(self.amount(sum));
-            rows.push(total);
+            rows.push(self.sum(tenant, of_tenant));
         }
-        Sheet::new(columns(), 4, rows)
+        Sheet {
+            total: (tenants.count() > 1).then(|| self.sum("all", &self.lines)),
+            ..Sheet::new(columns(), 4, rows)
+        }
+    }
+
+    fn sum(&self, whose: &str, lines: &[BillLine]) -> Vec<Cell> {
+        let mut cells = vec![plain(whose), plain(""), plain("total")];
+        cells.resize(6, plain(""));
+        cells.push(self.amount(sum(lines)));
+        cells
     }
 
     fn row(&self, line: &BillLine) -> Vec<Cell> {
@@ -143,6 +150,10 @@ impl OfMonth {
     }
 }
 
+fn sum(lines: &[BillLine]) -> i128 {
+    lines.iter().map(|line| i128::from(line.amount_micro)).sum()
+}
+
 fn columns() -> Vec<Column> {
     vec![
         column("tenant", "tenant"),
@@ -153,4 +164,56 @@ fn columns() -> Vec<Column> {
         column("micro_per_unit_hour", "price").rank(9),
         column("amount_micro", "amount"),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::print::Form;
+
+    fn of(tenants: &[&str]) -> OfMonth {
+        let line = |(tenant, micro)| BillLine {
+            tenant,
+            resource: "cpu".to_owned(),
+            quantity: "3600000000".to_owned(),
+            amount_micro: micro,
+            ..BillLine::default()
+        };
+        let tenants = tenants.iter().map(|tenant| (*tenant).to_owned());
+        OfMonth {
+            lines: tenants.zip(1_000_000..).map(line).collect(),
+            month: Month(202_611),
+            through: None,
+            currency: "EUR".to_owned(),
+        }
+    }
+
+    /// Returns the rows with totals.
+    fn sums(bill: &OfMonth) -> Vec<String> {
+        let text = bill.page().written(Form::Table).unwrap();
+        let sums = text.lines().filter(|line| line.contains(" total "));
+        let words = sums.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        words.collect()
+    }
+
+    #[test]
+    fn a_bill_has_its_total() {
+        assert_eq!(sums(&of(&["a"])), ["a total 1.000000 EUR"]);
+        let several = of(&["a", "a", "b"]);
+        let expected = [
+            "a total 2.000001 EUR",
+            "b total 1.000002 EUR",
+            "all total 3.000003 EUR",
+        ];
+        assert_eq!(sums(&several), expected);
+        let json = several.page().written(Form::Json).unwrap();
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["total_micro"], "3000003");
+        let csv = of(&["a"]).page().written(Form::Csv).unwrap();
+        let names =
+            "tenant,team,resource,remark,quantity,micro_per_unit_hour,amount_micro,currency";
+        assert_eq!(csv, format!("{names}\na,,cpu,,3600000000,0,1000000,EUR\n"));
+        let nothing = of(&[]).page().written(Form::Csv).unwrap();
+        assert_eq!(nothing, format!("{names}\n"));
+    }
 }

@@ -1,6 +1,6 @@
 //! What was used, and what it costs, by whatever it is told apart by.
 
-use super::{month, quantity, used};
+use super::{in_currency, month, quantity, used};
 use crate::{
     Failure, amount,
     context::{Context, Whose},
@@ -48,7 +48,7 @@ pub struct Usage {
     /// Only use by this priority class.
     #[arg(long)]
     priority_class: Option<String>,
-    /// cpu, memory, gpu or gpu:<model>.
+    /// Only use of this resource: cpu, memory, gpu (all models) or gpu:<model>.
     #[arg(long)]
     resource: Option<String>,
     #[command(flatten)]
@@ -206,7 +206,8 @@ pub fn sheet(found: &Found, by: &[By], of_all: bool) -> Sheet {
         let by = by.iter().map(|by| by.of(line));
         tenant.into_iter().chain(by).chain(numbers).collect()
     };
-    Sheet::new(columns, numbers, found.lines.iter().map(row).collect())
+    let rows = found.lines.iter().map(row).collect();
+    in_currency(Sheet::new(columns, numbers, rows), &found.currency)
 }
 
 fn as_json(found: &Found) -> serde_json::Value {

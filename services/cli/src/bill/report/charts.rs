@@ -224,22 +224,23 @@ pub fn idle_by_hour(resources: &BTreeSet<String>, hours_of_day: &IdleByHour) -> 
 }
 
 pub fn waits(lines: &[WaitLine]) -> Chart {
-    let mut shown: Vec<&WaitLine> = lines.iter().collect();
+    let mut shown: Vec<&WaitLine> = lines.iter().filter(|line| line.placed > 0).collect();
+    let all = shown.len();
     shown.sort_by_key(|line| std::cmp::Reverse((line.p99_ms, line.placed)));
     shown.truncate(BARS_MAX);
-    let longest = shown.first().map_or(0, |line| line.p99_ms);
+    let longest = shown.first().and_then(|line| line.p99_ms).unwrap_or(0);
     let (unit, per) = match longest {
         ..600_000 => ("seconds", 1000),
         600_000..36_000_000 => ("minutes", 60_000),
         _ => ("hours", 3_600_000),
     };
-    let values = |name: &str, of: fn(&WaitLine) -> i64| Series {
+    let values = |name: &str, of: fn(&WaitLine) -> Option<i64>| Series {
         name: format!("{name} waited up to"),
         colour: format!("part-{}", name.trim_end_matches(" %")),
-        values: shown.iter().map(|line| Some(of(line))).collect(),
+        values: shown.iter().map(|line| of(line)).collect(),
     };
     Chart {
-        title: first("Wait for a place by queue", shown.len(), lines.len()),
+        title: first("Wait for a place by queue", shown.len(), all),
         form: Form::Beside,
         unit: unit.to_owned(),
         category: "queue",

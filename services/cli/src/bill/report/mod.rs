@@ -6,7 +6,7 @@ mod page;
 mod sections;
 mod sheets;
 
-use super::month;
+use super::{in_currency, month};
 use crate::{
     Failure, amount,
     context::Context,
@@ -42,7 +42,7 @@ enum Summary {
     Top(Top),
     /// Show how many runs there were of each size, by their GPUs and by their cores.
     Sizes(Asked),
-    /// Show how long what got a place, and is over, waited for it, by queue.
+    /// Show how long allocations waited for the place that they got, and how many ended without one, by queue.
     Waits(Asked),
     /// Show what this month will come to, with an interval and how often that was right, and when budgets are exhausted.
     Forecast(Ahead),
@@ -271,15 +271,20 @@ impl About {
         for (name, sheet) in &sheets {
             value[*name] = sheet.records();
         }
-        let columns = sheets.iter().flat_map(|(_, sheet)| &sheet.columns);
-        let has_money = columns
-            .into_iter()
-            .any(|column| column.key.ends_with("_micro"));
+        let has_money = |sheet: &Sheet| {
+            let mut columns = sheet.columns.iter();
+            columns.any(|column| column.key.ends_with("_micro"))
+        };
+        let is_of_money = sheets.iter().any(|(_, sheet)| has_money(sheet));
         let page = Page::new(value);
-        let page = sheets
-            .into_iter()
-            .fold(page, |page, (_, sheet)| page.sheet_or(sheet, "nothing"));
-        let currency = match has_money {
+        let page = sheets.into_iter().fold(page, |page, (_, sheet)| {
+            let sheet = match has_money(&sheet) {
+                true => in_currency(sheet, &self.currency),
+                false => sheet,
+            };
+            page.sheet_or(sheet, "nothing")
+        });
+        let currency = match is_of_money {
             true => format!("amounts in {}, ", self.currency),
             false => String::new(),
         };

@@ -247,8 +247,8 @@ fn waits(facts: &Facts) -> Section {
     section(
         "waits",
         "Waiting",
-        "From the request, or from when it was queued again, until it got a place or ended without one in this month. \
-         What still runs or waits is counted when it is over.",
+        "From the request, or from when it was queued again, until it got a place in this month. Allocations that ended \
+         without a place are only counted. Running and waiting allocations are counted when they have ended.",
         "Nothing that is over waited in this month.",
         vec![by_queue, longest],
     )

@@ -1,7 +1,9 @@
 //! Runs by how they end, how large they are and how long they waited.
 
 use super::{super::super::kind, percent, used, waited};
-use crate::print::{Sheet, allocation, column, counted, exactly, moment, named, number, plain};
+use crate::print::{
+    Sheet, absent, allocation, column, counted, exactly, moment, named, number, plain,
+};
 use analytics::store::{EndLine, LongWait, SizeLine, WaitLine};
 use vocab::ResourceKind;
 
@@ -63,15 +65,16 @@ pub fn sizes(lines: &[SizeLine]) -> Sheet {
 }
 
 pub fn waits(lines: &[WaitLine]) -> Sheet {
+    let figure = |ms: Option<i64>| ms.map_or_else(|| absent("-"), waited);
     let row = |line: &WaitLine| {
         vec![
             named(&line.queue),
             number(line.placed),
             number(line.unplaced),
-            waited(line.p50_ms),
-            waited(line.p90_ms),
-            waited(line.p99_ms),
-            waited(line.max_ms),
+            figure(line.p50_ms),
+            figure(line.p90_ms),
+            figure(line.p99_ms),
+            figure(line.max_ms),
         ]
     };
     let columns = vec![
