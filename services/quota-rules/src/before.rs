@@ -28,3 +28,31 @@ impl<N: Copy> Before<N> {
         free.extend(self.next);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_numbers_of_a_guest_are_given_out_again_in_the_same_order() {
+        let slots = vec!['a', 'b', 'c', 'd'];
+        for (free, most) in [
+            (vec![0, 2, 3], 0),
+            (vec![0, 2, 3], 1),
+            (vec![0, 2, 3], 9),
+            (vec![], 2),
+        ] {
+            let (mut given, mut left) = (slots.clone(), free.clone());
+            let before = Before::of(&given, &left, most);
+            for _ in 0..most {
+                if left.pop().is_none() {
+                    given.push('x');
+                }
+            }
+            // They come back in another order, with those that are new.
+            left.extend((4..given.len()).chain(free[left.len()..].iter().copied().rev()));
+            before.restore(&mut given, &mut left);
+            assert_eq!((given, left), (slots.clone(), free.clone()), "{most}");
+        }
+    }
+}

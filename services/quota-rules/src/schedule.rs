@@ -172,10 +172,7 @@ impl Quota {
         if next.in_force() != limits {
             return Err(IllegalEvent::new("other limits to come", event));
         }
-        *schedule = Schedule {
-            due: schedule.due,
-            ..next
-        };
+        *schedule = next;
         self.books.limit(key.0, key.1, limits, at.now);
         self.index_schedule(key.0, key.1);
         Ok(())

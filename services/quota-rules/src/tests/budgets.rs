@@ -77,6 +77,18 @@ fn who_waits_is_tried_when_the_next_period_begins_or_the_budget_changes() {
 }
 
 #[test]
+fn a_node_has_a_model_for_its_gpus_alone() {
+    check_hours(
+        "rate cpu 1000 0, rate gpu 100 0, rate gpu:T4 500 0, node n T4, limit a cpu 9000, limit a gpu 9000
+         budget a money 1000000 day, budget a gpu 100000 day
+         ask 1 a cpu=1000 gpu=1 => 1 reserved
+         place 1 n, start 1, at 1h
+         ? forecast a money => 1500/1000000 by 24h until never
+         ? forecast a gpu => 1000/100000 by 24h until never",
+    );
+}
+
+#[test]
 fn money_is_by_the_rates_in_force() {
     check_hours(
         "rate cpu 1000 0, rate cpu 3000 2h, rate memory 64 0, limit a cpu 9000, limit a memory 9000000000

@@ -35,6 +35,18 @@ fn another_one_begins_after_a_rest() {
 }
 
 #[test]
+fn what_was_taken_back_once_is_not_on_its_way_any_more() {
+    check(
+        "limit a cpu 4 burst=6/1000, ask 1 a cpu=4, ask 2 a cpu=2 => 1 reserved; 2 reserved burst
+         at 1000 => 2 reclaimed
+         end 2 => 2 released
+         at 2000, ask 3 a cpu=2 => 3 reserved burst
+         ? wake => 3000
+         at 3000 => 3 reclaimed",
+    );
+}
+
+#[test]
 fn who_goes_is_of_the_lowest_priority_and_the_youngest() {
     check(
         "limit a/x cpu 4 burst=9/1000, limit a cpu 100

@@ -10,6 +10,16 @@ fn check_two(table: &str) {
 }
 
 #[test]
+fn one_behind_another_takes_back_its_part_as_well() {
+    check(
+        "tenant a cohort=c, tenant b cohort=c wait, limit a cpu 0, limit b cpu 4
+         ask 1 a cpu=2, ask 2 a cpu=2 => 1 reserved borrowed; 2 reserved borrowed
+         ask 3 b cpu=2 => 3 waits quota exceeded: b cpu (limit 0, actual 2); 2 reclaimed by 3
+         ask 4 b cpu=2 => 4 waits quota exceeded: b cpu (limit 0, actual 2); 1 reclaimed by 4",
+    );
+}
+
+#[test]
 fn what_others_do_not_use_can_be_borrowed() {
     check_two(
         "ask 1 a cpu=6 => 1 reserved borrowed

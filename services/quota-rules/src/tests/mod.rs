@@ -11,7 +11,9 @@ mod models;
 mod properties;
 mod scale;
 mod trials;
+mod upgrade;
 mod validity;
+mod views;
 mod waiting;
 mod words;
 
@@ -133,6 +135,25 @@ fn answer(world: &World, question: &str) -> String {
     match words[..] {
         ["accounts"] => world.state.accounts().to_string(),
         ["names"] => world.state.names().to_string(),
+        ["planned", account, resource] => {
+            let account = Account::parse(account).unwrap();
+            let resource = QuotaResource::parse(resource).unwrap();
+            let planned = world.state.planned(&account, &resource).into_iter();
+            format!(
+                "{:?}",
+                planned.map(|no| no.0 - (1 << 32)).collect::<Vec<_>>()
+            )
+        }
+        ["claim", no] => views::claim(world, no.parse().unwrap()),
+        ["limited", account] => {
+            let account = Account::parse(account).unwrap();
+            let limited = world.state.limited(&account);
+            limited
+                .map(|it| it.to_string())
+                .collect::<Vec<_>>()
+                .join(" ")
+        }
+        ["waiting"] => world.state.waiting().to_string(),
         ["live"] => world.state.live().to_string(),
         ["wake"] => world
             .state

@@ -97,6 +97,14 @@ fn what_is_impossible_elsewhere_makes_way_where_it_waits() {
 }
 
 #[test]
+fn what_can_never_fit_is_denied_before_others_are_granted() {
+    check(
+        "tenant a wait, limit a cpu 8, ask 1 a cpu=8, ask 2 a cpu=8 => 1 reserved; 2 waits quota exceeded: a cpu (limit 8, actual 16)
+         end 1, ask 3 a cpu=9 => 1 released; 3 denied quota never fits: a cpu (limit 8, actual 9); 2 reserved",
+    );
+}
+
+#[test]
 fn what_fits_in_a_burst_only_stands_aside_while_none_may_begin() {
     check(
         "tenant a wait, limit a cpu 8 burst=12/100, ask 1 a cpu=9 => 1 reserved burst
