@@ -191,3 +191,28 @@ fn a_node_that_is_reserved_for_another_queue_is_promised_when_that_is_over() {
     w.settle();
     assert_eq!(w.on_nodes(&long), 1);
 }
+
+#[test]
+fn a_place_is_looked_for_for_64_kinds_of_requests() {
+    let check = |kinds: u64, placed: usize| {
+        let mut w = backfilling(&["n"]);
+        w.submit("t", 1, known(24, 60));
+        w.settle();
+        for gib in 1..kinds {
+            let odd = AllocationSpec {
+                memory_bytes: gib * GIB,
+                ..known(1, 10)
+            };
+            w.submit("t", 1, ruled(odd, near("nobody", None)));
+        }
+        // The last kind: the node is promised to it when the first has ended.
+        w.submit("t", 1, known(32, 10));
+        w.settle();
+        let others = w.submit("u", 1, known(8, 0));
+        w.settle();
+        assert_eq!(w.on_nodes(&others), placed, "{kinds}");
+    };
+    check(1, 0);
+    check(64, 0);
+    check(65, 1);
+}
