@@ -7,6 +7,7 @@ mod deadlines;
 mod demand;
 mod depend;
 mod features;
+mod figures;
 mod frames;
 mod gangs;
 mod histories;
