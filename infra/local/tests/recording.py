@@ -109,7 +109,7 @@ def parsed(text):
             section = header[1]
         elif usage := not section and USAGE.match(line):
             usages.append(usage[1])
-        elif section == "Commands" and (name := SUBCOMMAND.match(line)):
+        elif section.startswith("Commands") and (name := SUBCOMMAND.match(line)):
             below.append(name[1])
         elif option := WITH_VALUE.match(line):
             with_value |= set(option.groups()) - {None}

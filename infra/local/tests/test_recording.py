@@ -44,6 +44,16 @@ Options:
       --limit <N>  At most
 """
 
+GROUPED = """\
+Usage: program [OPTIONS] <COMMAND>
+
+Commands for work:
+  list  Show all
+
+Commands to see:
+  get   Show one
+"""
+
 BOTH = """\
 Usage: program report --html <FILE>
        program report <COMMAND>
@@ -63,6 +73,7 @@ def test_a_help_text_names_subcommands_and_the_options_with_a_value():
 
     check(GROUP, ["list", "quota-set", "q"], ["-o", "--output", "--context", "-f"], False)
     check(LEAF, [], ["--limit"], True)
+    check(GROUPED, ["list", "get"], [], False)
     check(BOTH, ["top"], ["--html"], True)
 
 

@@ -8,13 +8,13 @@ pub const WIDTH: usize = 100;
 /// Groups in their order, each with its commands.
 const GROUPS: [(&str, &[&str]); 6] = [
     (
-        "Work",
+        "Commands for work",
         &[
             "submit", "cancel", "priority", "wait", "logs", "watch", "resource",
         ],
     ),
     (
-        "See",
+        "Commands to see",
         &[
             "list",
             "get",
@@ -31,7 +31,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         ],
     ),
     (
-        "Money",
+        "Commands for money",
         &[
             "bill",
             "usage",
@@ -43,7 +43,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         ],
     ),
     (
-        "Nodes",
+        "Commands for nodes",
         &[
             "nodes",
             "node",
@@ -57,7 +57,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         ],
     ),
     (
-        "Settings",
+        "Commands for settings",
         &[
             "tenants",
             "tenant",
@@ -71,7 +71,7 @@ const GROUPS: [(&str, &[&str]); 6] = [
         ],
     ),
     (
-        "Cell",
+        "Commands for the cell",
         &[
             "context",
             "serve",
