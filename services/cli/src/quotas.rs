@@ -6,11 +6,11 @@ mod json;
 mod tree;
 
 use crate::{
-    Failure,
-    context::Context,
+    Failure, amount,
+    context::{Context, Whose},
     operate::{Flags, QuotaBudget, QuotaSet},
 };
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use client::{Client, QuotaQuery, QuotaWait, TenantTreatment};
 use quota::store::{AccountRow, PlannedRow};
 use vocab::{Account, Token};
@@ -27,6 +27,28 @@ pub enum QuotaCommand {
     Tree(tree::Tree),
     /// Show what an account used in each hour.
     History(history::History),
+}
+
+/// Account that a question is about.
+#[derive(Args)]
+struct Asked {
+    /// tenant, tenant/team or tenant/team/namespace; default: the context's tenant.
+    #[arg(value_parser = amount::account, conflicts_with = "tenant")]
+    account: Option<Account>,
+    #[command(flatten)]
+    whose: Whose,
+}
+
+impl Asked {
+    fn account(self, context: &Context) -> Result<Account, Failure> {
+        match self.account {
+            Some(account) => Ok(account),
+            None => {
+                let tenant = context.tenant_name(self.whose.tenant.as_deref())?;
+                Ok(Account::tenant(tenant))
+            }
+        }
+    }
 }
 
 /// Accounts and resources of a page.

@@ -1,10 +1,10 @@
 //! One account.
 
-use super::{ask_of, json};
+use super::{Asked, ask_of, json};
 use crate::{
     Failure, amount,
     bill::{all_budgets, budgets_sheet},
-    context::{Context, Whose},
+    context::Context,
     manifest::not_among,
     print::{Cell, Output, Page, Sheet, column, exactly, named, plain, valued},
     tenants::teams,
@@ -22,11 +22,8 @@ use vocab::{
 
 #[derive(Args)]
 pub struct Get {
-    /// tenant, tenant/team or tenant/team/namespace; without it, the context's tenant.
-    #[arg(value_parser = amount::account, conflicts_with = "tenant")]
-    account: Option<Account>,
     #[command(flatten)]
-    whose: Whose,
+    asked: Asked,
     /// Show up to this many of those that wait.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(..=200))]
     waiting: u32,
@@ -53,10 +50,7 @@ pub struct View {
 
 impl Get {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let account = match self.account {
-            Some(account) => account,
-            None => Account::tenant(context.tenant_name(self.whose.tenant.as_deref())?),
-        };
+        let account = self.asked.account(context)?;
         let tenant = &account.tenant;
         let client = context.asker(Some(tenant.as_str())).await?;
         let told = ask_of(&client, &account, self.waiting).await?;

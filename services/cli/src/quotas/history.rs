@@ -1,6 +1,6 @@
 //! What an account used in each hour.
 
-use super::json;
+use super::{Asked, json};
 use crate::{
     Failure, amount,
     context::Context,
@@ -12,10 +12,10 @@ use quota::{project::HourRow, query::of_hour};
 use vocab::{Account, HOUR_MS, Millis, QuotaResource, Token};
 
 #[derive(Args)]
+#[command(allow_missing_positional = true)]
 pub struct History {
-    /// tenant, tenant/team or tenant/team/namespace.
-    #[arg(value_parser = amount::account)]
-    account: Account,
+    #[command(flatten)]
+    asked: Asked,
     /// cpu, memory, gpu, gpu:<model>, storage, pods, extended:<name> or leases.
     #[arg(value_parser = amount::resource)]
     resource: QuotaResource,
@@ -28,12 +28,12 @@ pub struct History {
 
 impl History {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
-        let tenant = self.account.tenant.as_str();
-        let client = context.asker(Some(tenant)).await?;
+        let account = self.asked.account(context)?;
+        let client = context.asker(Some(account.tenant.as_str())).await?;
         let now = context.clock().now_ms();
         let current = now.div_euclid(HOUR_MS) * HOUR_MS;
         let from = Millis(current - (i64::from(self.hours) - 1) * HOUR_MS);
-        let rows = self.ask(&client, from).await?;
+        let rows = ask(&client, &account, &self.resource, from).await?;
         let value = rows.iter().map(json::hour).collect();
         let page = Page::list(value).sheet_or(sheet(&self.resource, &rows), "nothing was used");
         let page = match draws() {
@@ -47,31 +47,34 @@ impl History {
 /// Hours of a page, at the most.
 const PAGE_MAX: u32 = 1000;
 
-impl History {
-    /// A row for each hour.
-    async fn ask(&self, client: &Client, from: Millis) -> Result<Vec<HourRow>, Failure> {
-        let name = |name: &Option<Token>| name.as_ref().map_or("", Token::as_str).to_owned();
-        let mut query = QuotaHistoryQuery {
-            team: name(&self.account.team),
-            namespace: name(&self.account.namespace),
-            resource: self.resource.to_string(),
-            from_ms: from.0,
-            limit: PAGE_MAX,
-            ..QuotaHistoryQuery::default()
-        };
-        let mut rows = Vec::new();
-        loop {
-            let page = client.quota_history(&query).await?;
-            for hour in &page.hours {
-                let row = of_hour(hour).map_err(|it| it.to_string())?;
-                rows.extend(row.each_hour().filter(|row| row.hour >= from));
-            }
-            query.after = page.next;
-            if query.after.is_empty() {
-                return Ok(rows);
-            }
-            query.at_lsn = page.lsn;
+/// A row for each hour.
+async fn ask(
+    client: &Client,
+    account: &Account,
+    resource: &QuotaResource,
+    from: Millis,
+) -> Result<Vec<HourRow>, Failure> {
+    let name = |name: &Option<Token>| name.as_ref().map_or("", Token::as_str).to_owned();
+    let mut query = QuotaHistoryQuery {
+        team: name(&account.team),
+        namespace: name(&account.namespace),
+        resource: resource.to_string(),
+        from_ms: from.0,
+        limit: PAGE_MAX,
+        ..QuotaHistoryQuery::default()
+    };
+    let mut rows = Vec::new();
+    loop {
+        let page = client.quota_history(&query).await?;
+        for hour in &page.hours {
+            let row = of_hour(hour).map_err(|it| it.to_string())?;
+            rows.extend(row.each_hour().filter(|row| row.hour >= from));
         }
+        query.after = page.next;
+        if query.after.is_empty() {
+            return Ok(rows);
+        }
+        query.at_lsn = page.lsn;
     }
 }
 
