@@ -419,6 +419,14 @@ name: first
         wait(lambda: "finished" in self.apportion("get", "--tenant", TENANT, elements[1]), "it has ended")
         self.assertEqual(self.stack.json("get", "--tenant", TENANT, elements[1])["array_index"], 5)
 
+        # The name of an array stands for its elements, and each line of their logs has the name of its own.
+        self.apportion("submit", "--tenant", TENANT, *ASKS, "--name", "print", "--array", "0-1", "--wait", "ended", "--deadline",
+                       f"{PATIENCE_S}s", "--", "sh", "-c", "echo line $APPORTION_ARRAY_INDEX; echo end")
+        for follow in ((), ("--follow",)):
+            printed = self.apportion("logs", "--tenant", TENANT, "print", *follow)
+            self.assertEqual(sorted(printed.splitlines()),
+                             ["print-0: end", "print-0: line 0", "print-1: end", "print-1: line 1"])
+
         # Exit codes of waiting: 0 if all have finished, 1 if one has not, 6 if the deadline has passed.
         waits = ("submit", "--tenant", TENANT, *ASKS, "--array", "0-2", "--wait")
         for limit, code in ((3, 0), (1, 1)):

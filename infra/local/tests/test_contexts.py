@@ -324,8 +324,8 @@ class Contexts(unittest.TestCase):
         for form in ("table", "wide", "yaml", "csv"):
             self.assertIn(allocation, self.apportion("list", "-o", form))
         self.assertIn("accepted", self.apportion("watch", "--once"))
-        for words in (["usage"], ["bill"], ["budgets"], ["queue"], ["queues"], ["quota", "tree"], ["quota", "get", "team-a"], ["quota", "get"], ["quota", "history", "cpu"],
-                      ["quota", "history", "team-a", "cpu"], ["preemptions"], ["reservations"], ["refusals"], ["job-sets"]):
+        for words in (["usage"], ["bill"], ["budgets"], ["queue"], ["queues"], ["quota", "tree"], ["quota", "get", "team-a"],
+                      ["quota", "get"], ["quota", "history", "cpu"], ["quota", "history", "team-a", "cpu"], ["preemptions"], ["reservations"], ["refusals"], ["job-sets"]):
             self.apportion(*words)
         self.assertIn(allocation, self.apportion("explain", "mine"))
 

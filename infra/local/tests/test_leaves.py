@@ -474,6 +474,9 @@ def test_every_list_has_one_form(cell, billed):
 def test_nothing_is_told_of_a_tenant_a_node_or_a_label_that_is_unknown(cell):
     for words in LISTS_OF_A_TENANT:
         assert "there is no such tenant" in cell.reason(REFUSED, *words, "--tenant", "nosuch"), words
+    hour = f"{datetime.now(timezone.utc):%Y-%m-%dT%H:00:00Z}"
+    for words in (("report", "forecast"), ("invoice", "explain", hour), ("settings", "list"), ("operation", "x")):
+        assert "there is no such tenant" in cell.reason(REFUSED, *words, "--tenant", "nosuch"), words
     for words in (("quota", "get", "nosuch"), ("quota", "history", "nosuch", "cpu"), ("queue", "nosuch"), ("quota", "tree", "nosuch")):
         assert "there is no such tenant" in cell.reason(REFUSED, *words), words
     assert "node not found" in cell.reason(REFUSED, "node", "describe", "nosuch")

@@ -67,6 +67,11 @@ pub async fn demand(client: &Client, name: &Token) -> Result<(), Failure> {
     )))
 }
 
+/// Fails for an unknown tenant, about which a database has nothing.
+pub async fn check_known(context: &Context, tenant: &str) -> Result<(), Failure> {
+    context.asker(Some(tenant)).await.map(drop)
+}
+
 /// The teams and namespaces that a tenant has; empty: any may be named. None: the cell does not tell.
 pub async fn teams(client: &Client, tenant: &str) -> Option<Vec<String>> {
     // It is told beside something else, which does not wait for it.

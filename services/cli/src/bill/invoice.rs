@@ -9,6 +9,7 @@ use crate::{
         Cell, Column, Output, Page, Sheet, allocation, column, exactly, moment, moment_or_never,
         named, number, plain, valued,
     },
+    tenants,
 };
 use analytics::store::{Export, Part, Reconciled, ReconciledMonth, Store, Tenants};
 use clap::{Args, Subcommand, ValueEnum};
@@ -244,6 +245,9 @@ impl Explain {
         let parts = store
             .parts(&tenant, Millis(self.hour), self.resource.as_deref())
             .await?;
+        if parts.is_empty() {
+            tenants::check_known(context, tenant.as_str()).await?;
+        }
         let columns = vec![
             column("resource", "resource"),
             column("allocation_id", "allocation"),

@@ -11,6 +11,7 @@ use crate::{
     Failure, amount,
     context::Context,
     print::{Output, Page, Sheet, bytes},
+    tenants,
 };
 use analytics::store::{Bearer, Span, Spender, Store};
 use clap::{Args, Subcommand, ValueEnum};
@@ -225,7 +226,7 @@ impl Summary {
     async fn run(self, context: &Context) -> Result<(), Failure> {
         let store = context.usage().await?;
         let (asked, sheet) = match self {
-            Self::Forecast(ahead) => return ahead.run(&store).await,
+            Self::Forecast(ahead) => return ahead.run(context, &store).await,
             Self::Shares(shares) => return shares.run(context, &store).await,
             Self::Utilization(asked) => {
                 let lines = store.capacity(asked.span(context)?).await?;
@@ -294,10 +295,13 @@ impl About {
 }
 
 impl Ahead {
-    async fn run(self, store: &Store) -> Result<(), Failure> {
+    async fn run(self, context: &Context, store: &Store) -> Result<(), Failure> {
         let tenant = self.tenant.as_deref();
         let month = sheets::month_ahead(&store.month_forecast(tenant).await?);
         let budgets = sheets::budgets_ahead(&store.budget_forecast(tenant).await?);
+        if let (Some(tenant), true) = (tenant, month.rows.is_empty() && budgets.rows.is_empty()) {
+            tenants::check_known(context, tenant).await?;
+        }
         let page = About::read(store).await?;
         let page = page.page([("items", month), ("budgets", budgets)]);
         page.print(self.output)

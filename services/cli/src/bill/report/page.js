@@ -33,7 +33,7 @@
     make("tr", {}, ...cells.map((one, at) => {
       const made = cell(tag, one.text, at >= sheet.numbers);
       if (one.exact !== undefined) {
-        made.dataset.exact = one.exact;
+        made.dataset.exact = one.exact ?? "";
       }
       return made;
     }));
