@@ -6,6 +6,7 @@ use chassis::{
     Clock,
     query::{Asked, Trouble, Verb, read, tried},
 };
+use ledger_nats::Questions;
 use quota::query as of_quota;
 use scheduler::query as of_scheduler;
 use sqlx::{PgPool, postgres::PgPoolOptions};
@@ -36,7 +37,7 @@ const VERBS: &[Ask] = verbs! {
     of_admission::SettingsQueries {}
     of_scheduler::AllocationQueries {}
     of_scheduler::AllocationsQueries {}
-    of_scheduler::ExplainQueries { clock: Clock::real() }
+    of_scheduler::ExplainQueries { clock: Clock::real(), questions: Questions::new().0 }
     of_scheduler::JobSetsQueries {}
     of_scheduler::LeaseQueries { cell: CELL, clock: Clock::real(), slot_ms: 1000 }
     of_scheduler::ResourceQueries { cell: CELL }
