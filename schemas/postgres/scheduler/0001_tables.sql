@@ -55,7 +55,7 @@ CREATE TABLE live_allocations (
     CONSTRAINT live_allocations_memory_bytes_check CHECK (memory_bytes >= 0),
     CONSTRAINT live_allocations_gpu_count_check CHECK (gpu_count >= 0),
     CONSTRAINT live_allocations_gpu_milli_check CHECK (gpu_milli BETWEEN 0 AND 1000),
-    CONSTRAINT live_allocations_state_check CHECK (state IN ('requested', 'queued', 'nominated', 'placed', 'running', 'stopping')),
+    CONSTRAINT live_allocations_state_check CHECK (state IN ('requested', 'awaiting_quota', 'queued', 'nominated', 'placed', 'running', 'stopping')),
     CONSTRAINT live_allocations_waiting_reason_check CHECK (waiting_reason IN ('no_node_ready', 'no_node_of_model', 'larger_than_any_node', 'no_room_now', 'no_node_matches', 'fair_share', 'queue_limit', 'backoff', 'dependency', 'gang_incomplete', 'gang_no_room', 'over_limit', 'no_uniform_label', 'nominated', 'quota', 'preemption_limit')),
     CONSTRAINT live_allocations_lsn_check CHECK (lsn > 0),
     CONSTRAINT live_allocations_pending_group_check CHECK (pending_group > 0),
@@ -73,6 +73,7 @@ CREATE TABLE live_allocations (
     CONSTRAINT waits_only_in_the_queue CHECK (waiting_reason IS NULL OR state = 'queued'),
     CONSTRAINT state_fits_place CHECK (CASE state
          WHEN 'requested' THEN node IS NULL
+         WHEN 'awaiting_quota' THEN node IS NULL
          WHEN 'queued' THEN node IS NULL
          WHEN 'nominated' THEN node IS NULL
          WHEN 'placed' THEN node IS NOT NULL AND started_at IS NULL
@@ -84,7 +85,7 @@ CREATE TABLE live_allocations (
     CONSTRAINT queued_again_for_a_cause CHECK ((attempts = 0) = (last_end_cause IS NULL)),
     CONSTRAINT preempted_from_its_node CHECK (NOT preempted OR state = 'stopping'),
     CONSTRAINT refusal_is_all_or_none CHECK (num_nulls(quota_rule, quota_subject, quota_limit, quota_actual) IN (0, 4)),
-    CONSTRAINT refused_by_quota_only CHECK (quota_rule IS NULL OR state = 'requested')
+    CONSTRAINT refused_by_quota_only CHECK ((quota_rule IS NOT NULL) = (state = 'awaiting_quota'))
 ) WITH (fillfactor = 70);
 COMMENT ON TABLE live_allocations IS 'Every allocation that is not over, as the ledger has it. One that is over is in `ended_allocations`; most are over before they would be written here.';
 COMMENT ON COLUMN live_allocations.name IS 'The tenant''s own name for it.';
@@ -169,19 +170,19 @@ CREATE TABLE scheduling_queue (
     size bigint NOT NULL DEFAULT 0,
     CONSTRAINT scheduling_queue_pkey PRIMARY KEY (allocation_id),
     CONSTRAINT scheduling_queue_arrival_check CHECK (arrival > 0),
-    CONSTRAINT scheduling_queue_waiting_reason_check CHECK (waiting_reason IN ('no_node_ready', 'no_node_of_model', 'larger_than_any_node', 'no_room_now', 'no_node_matches', 'fair_share', 'queue_limit', 'backoff', 'dependency', 'gang_incomplete', 'gang_no_room', 'over_limit', 'no_uniform_label', 'nominated', 'preemption_limit')),
+    CONSTRAINT scheduling_queue_waiting_reason_check CHECK (waiting_reason IN ('no_node_ready', 'no_node_of_model', 'larger_than_any_node', 'no_room_now', 'no_node_matches', 'fair_share', 'queue_limit', 'backoff', 'dependency', 'gang_incomplete', 'gang_no_room', 'over_limit', 'no_uniform_label', 'nominated', 'quota', 'preemption_limit')),
     CONSTRAINT scheduling_queue_pending_group_check CHECK (pending_group > 0),
-    CONSTRAINT scheduling_queue_state_check CHECK (state IN ('queued', 'nominated', 'paused')),
+    CONSTRAINT scheduling_queue_state_check CHECK (state IN ('queued', 'nominated', 'paused', 'awaiting_quota')),
     CONSTRAINT scheduling_queue_run_time_ms_check CHECK (run_time_ms >= 0),
     CONSTRAINT scheduling_queue_size_check CHECK (size >= 0),
     CONSTRAINT paused_until_a_moment CHECK ((state = 'paused') = (not_before IS NOT NULL)),
     CONSTRAINT in_a_group_only_when_queued CHECK (pending_group IS NULL OR state = 'queued')
 );
-COMMENT ON TABLE scheduling_queue IS 'What waits for a place, in the order in which it is tried: priority, then arrival.';
+COMMENT ON TABLE scheduling_queue IS 'Allocations that wait for a place, in the order in which they are tried: priority, then arrival; and those that wait for quota.';
 COMMENT ON COLUMN scheduling_queue.arrival IS 'Number of the request.';
 COMMENT ON COLUMN scheduling_queue.waiting_reason IS 'None while it was never tried.';
 COMMENT ON COLUMN scheduling_queue.since IS 'In the queue, or waiting for this reason, since then.';
-COMMENT ON COLUMN scheduling_queue.state IS 'Nominated: its node is being cleared. Paused: not tried before `not_before`.';
+COMMENT ON COLUMN scheduling_queue.state IS 'Nominated: its node is being cleared. Paused: not tried before `not_before`. Awaiting quota: of quota''s refusal, its row in live_allocations has the rule.';
 COMMENT ON COLUMN scheduling_queue.size IS 'In milli-GPUs, or in millicores when it asks for no GPU.';
 CREATE INDEX scheduling_queue_by_tenant ON scheduling_queue (tenant);
 CREATE INDEX scheduling_queue_by_queue ON scheduling_queue (queue, requested_at);
@@ -534,7 +535,7 @@ COMMENT ON COLUMN lease_spaces.retired IS 'The highest number that was forgotten
 
 CREATE VIEW queue_order AS
 SELECT q.*,
-       CASE q.state WHEN 'nominated' THEN 0 WHEN 'queued' THEN 1 ELSE 2 END AS standing,
+       CASE q.state WHEN 'nominated' THEN 0 WHEN 'queued' THEN 1 WHEN 'paused' THEN 2 ELSE 3 END AS standing,
        CASE WHEN coalesce(p.aging_ms, 0) = 0 THEN -q.priority::numeric
             ELSE floor(extract(epoch FROM q.requested_at) * 1000) - q.priority::numeric * p.aging_ms END AS rank,
        CASE WHEN coalesce(s.queue_order, 'fcfs') = 'fcfs' THEN floor(extract(epoch FROM q.requested_at) * 1000)
@@ -546,7 +547,7 @@ SELECT q.*,
 FROM scheduling_queue AS q
 LEFT JOIN queues AS s ON s.queue = q.queue
 LEFT JOIN scheduling_policy AS p ON true;
-COMMENT ON VIEW queue_order IS 'In which order the scheduler takes what waits in a queue: who is nominated, then by rank, turn and arrival, and last who is paused. The rank is the priority, or with aging the moment of the request moved by the priority.';
+COMMENT ON VIEW queue_order IS 'In which order the scheduler takes what waits in a queue: nominated allocations, then queued ones by rank, turn and arrival, then paused ones, and last those that wait for quota. The rank is the priority, or with aging the moment of the request moved by the priority.';
 
 -- A type is a branch, so a query that names it reads one table, by that table's indexes.
 CREATE VIEW object_states AS

@@ -39,7 +39,7 @@ use meter::Meter;
 use node::Nodes;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
-use vocab::{AllocationNo, At, Event, Millis};
+use vocab::{AllocationNo, At, Event, Millis, WaitingReason};
 
 /// What analytics must remember to make rows: what is live, the nodes, and what waits for the scheduler's clock.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -300,10 +300,9 @@ impl Projection for Usage {
                 allocations.requested(AllocationNo(at.no.0), fact, at.now);
             }
             Input::QuotaDenied(fact) => allocations.denied(fact, at.now, outbox),
-            Input::QuotaWaiting(QuotaWaiting {
-                allocation,
-                refusal,
-            }) => allocations.waits(*allocation, refusal.waiting_reason()),
+            Input::QuotaWaiting(QuotaWaiting { allocation, .. }) => {
+                allocations.waits(*allocation, WaitingReason::Quota);
+            }
             Input::RateSet(Applied {
                 change, version, ..
             }) => outbox.push(Fact::Rate(Box::new(Rate {

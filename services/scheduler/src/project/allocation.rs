@@ -134,12 +134,11 @@ impl AllocationRow {
             _ => None,
         };
         let ended = over.and_then(|over| self.preempted(Some(over)));
-        let before = self.state.name();
-        let priorities = (self.spec.common().priority, by_priority);
-        self.state = mem::take(&mut self.state).turned(next, at, life, priorities);
-        if self.state.name() != before {
+        if next.name() != self.state.stage().name() {
             self.since = at.now;
         }
+        let priorities = (self.spec.common().priority, by_priority);
+        self.state = mem::take(&mut self.state).turned(next, at, life, priorities);
         self.lsn = at.lsn;
         Ok(match life {
             LifeFact::AllocationPreempted(_) => self.preempted(None),
