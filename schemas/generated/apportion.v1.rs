@@ -3526,8 +3526,8 @@ pub struct SetRate {
     /// Millionths of the currency per core-hour, GiB-hour or GPU-hour, 0..10^12.
     #[prost(int64, tag = "2")]
     pub micro_per_unit_hour: i64,
-    /// Unix ms, later than now and before the year 2200; or 0, from the beginning of time: allowed only for the first rate of a
-    /// resource and scope, and only while no month is closed. With `withdrawn`, 0 is as soon as it is accepted.
+    /// Unix ms, later than now and before the year 2200. 0: as soon as it is accepted, which only the first rate of a resource and
+    /// scope may be, and a withdrawal; with `correction`, from the beginning of time.
     #[prost(int64, tag = "3")]
     pub effective_from_ms: i64,
     /// The version that it is a change of, 0 for the first of its resource and scope; absent: whichever it is.
@@ -3554,6 +3554,10 @@ pub struct SetRate {
     /// feature level 9.
     #[prost(bool, tag = "9")]
     pub withdrawn: bool,
+    /// Prices use from the beginning of time on, so that lines change that were billed by a wider rate or for want of one at 0:
+    /// allowed only for the first rate of a resource and scope, without a moment, and only while no month is closed.
+    #[prost(bool, tag = "10")]
+    pub correction: bool,
 }
 /// Each replaces all that was set before; what is absent has the value that is said here.
 #[derive(Clone, PartialEq, ::prost::Message)]

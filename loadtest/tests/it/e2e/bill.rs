@@ -281,6 +281,7 @@ async fn a_month_is_closed_once_and_stays_so() -> Outcome {
     let reaches_back = SetRate {
         resource: "gpu:NEW".to_owned(),
         micro_per_unit_hour: 1,
+        correction: true,
         ..SetRate::default()
     };
     let refused = crate::e2e::operators::refused(operator.set_rate(reaches_back, id()).await);

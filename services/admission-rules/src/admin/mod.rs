@@ -155,12 +155,20 @@ impl From<&AdminChange> for ChangeRequest {
 
 impl Admission {
     /// Checks the rules that need the state or the time.
-    fn check_change(&self, change: &AdminChange, now: Millis) -> Result<(), Refusal> {
+    fn check_change(
+        &self,
+        request: &ChangeRequest,
+        change: &AdminChange,
+        now: Millis,
+    ) -> Result<(), Refusal> {
         match change {
             AdminChange::Tenant(set) => self.check_tenant(set),
             AdminChange::Quota(set) => self.check_quota(set, now),
             AdminChange::Budget(set) => self.check_budget(set),
-            AdminChange::Rate(set) => self.check_rate(set, now),
+            AdminChange::Rate(set) => {
+                let at_once = matches!(request, ChangeRequest::SetRate(rate) if rate.is_at_once());
+                self.check_rate(set, now, at_once)
+            }
             AdminChange::Queue(set) => self.check_queue_settings(set),
             AdminChange::Reservation(set) => self.check_reservation(set, now),
             AdminChange::Node(set) => check_node(set, now),
@@ -179,7 +187,7 @@ impl Admission {
         now: Millis,
     ) -> Result<(AdminChange, u64), Refusal> {
         let change = request.read(now)?;
-        self.check_change(&change, now)?;
+        self.check_change(request, &change, now)?;
         let current = self.settings.version(&change.setting());
         match request.expected_version() {
             Some(expected) if expected != current => Err(Refusal::over(

@@ -32,12 +32,19 @@ pub struct RateRequest {
     pub cluster: String,
     #[wire(9)]
     pub withdrawn: bool,
+    #[wire(10)]
+    pub correction: bool,
 }
 
 const EFFECTIVE_FROM: &str = "effective_from_ms";
 
 impl RateRequest {
-    /// A rate is taken back from the moment that is stated, or from the next.
+    /// Whether it counts as soon as it is accepted.
+    pub(super) fn is_at_once(&self) -> bool {
+        self.effective_from_ms == 0 && !self.correction
+    }
+
+    /// Without a moment, a change counts from the next millisecond.
     pub(super) fn read(&self, now: Millis) -> Result<RateSet, Refusal> {
         let resource = ResourceKey::parse(&self.resource)
             .ok_or_else(|| Refusal::new(Rule::ResourceUnknown, "resource"))?;
@@ -50,13 +57,17 @@ impl RateRequest {
         let withdrawn = self.withdrawn;
         let most = if withdrawn { 0 } else { RATE_MAX };
         let micro_per_unit_hour = amount(self.micro_per_unit_hour, most, "micro_per_unit_hour")?;
-        let effective_from = match self.effective_from_ms {
-            0 if withdrawn => Millis(now.0.saturating_add(1)),
-            ms => Millis(ms),
-        };
-        if effective_from < Millis(0) || effective_from >= Month::LAST.end() {
+        let from = Millis(self.effective_from_ms);
+        if from < Millis(0) || from >= Month::LAST.end() {
             return Err(Refusal::new(Rule::SettingInvalid, EFFECTIVE_FROM));
         }
+        if self.correction && (withdrawn || from > Millis(0)) {
+            return Err(Refusal::new(Rule::SettingInvalid, "correction"));
+        }
+        let effective_from = match self.is_at_once() {
+            true => Millis(now.0.saturating_add(1)),
+            false => from,
+        };
         Ok(RateSet {
             resource,
             micro_per_unit_hour,
@@ -68,9 +79,15 @@ impl RateRequest {
 }
 
 impl Admission {
-    pub(super) fn check_rate(&self, set: &RateSet, now: Millis) -> Result<(), Refusal> {
+    /// `at_once`: the request names no moment.
+    pub(super) fn check_rate(
+        &self,
+        set: &RateSet,
+        now: Millis,
+        at_once: bool,
+    ) -> Result<(), Refusal> {
         self.check_scope(&set.scope)?;
-        self.check_effective(set, now)
+        self.check_effective(set, now, at_once)
     }
 
     /// Pools and clusters are labels that a node may yet have; tenants and priority classes are settings.
@@ -86,26 +103,26 @@ impl Admission {
         Ok(())
     }
 
-    /// To the millisecond. The first rate of a resource and scope may reach back to the beginning, because nothing was billed by
-    /// another, unless a month is closed; a later one may not, and neither may what takes one back.
-    fn check_effective(&self, set: &RateSet, now: Millis) -> Result<(), Refusal> {
+    /// To the millisecond. Only the first rate of a resource and scope may do without a moment: it counts as soon as it is accepted,
+    /// as a withdrawal does. Use before that keeps its price, unless the request states that it corrects the past, from the beginning of
+    /// time on.
+    fn check_effective(&self, set: &RateSet, now: Millis, at_once: bool) -> Result<(), Refusal> {
         let (subject, key) = (EFFECTIVE_FROM, set.key());
-        let effective_from = set.effective_from;
         let was_set = self.settings.rate_was_set(&key);
         if set.withdrawn && !was_set {
             return Err(Refusal::new(Rule::NeverSet, rate_name(&key)));
         }
-        if effective_from > now {
-            return Ok(());
-        }
-        if effective_from > Millis(0) || was_set {
-            return Err(Refusal::new(Rule::RateForAPastHour, subject));
-        }
-        match self.closed_through {
-            Some(Month(closed)) => {
+        let later = was_set && !set.withdrawn;
+        match (set.effective_from, self.closed_through) {
+            _ if at_once && !later => Ok(()),
+            (from, _) if from > now && !at_once => Ok(()),
+            (from, _) if from > Millis(0) || was_set => {
+                Err(Refusal::new(Rule::RateForAPastHour, subject))
+            }
+            (_, Some(Month(closed))) => {
                 Err(Refusal::over(Rule::PeriodClosed, subject, closed.into(), 0))
             }
-            None => Ok(()),
+            (_, None) => Ok(()),
         }
     }
 }
@@ -123,6 +140,7 @@ impl From<&RateSet> for RateRequest {
             pool: written_name(scope.pool.as_ref()),
             cluster: written_name(scope.cluster.as_ref()),
             withdrawn: set.withdrawn,
+            correction: false,
         }
     }
 }

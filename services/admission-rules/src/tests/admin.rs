@@ -62,7 +62,7 @@ fn a_rate_does_not_change_what_was_billed() {
     t.admin("r3", rate("gpu:T4", now), past);
     t.admin("r4", rate("gpu:T4", now + 1), "applied 2");
     t.admin("r5", rate("disk", now + 1), "resource_unknown resource");
-    // The first one may reach back to the beginning, and not to the middle.
+    // The first one may be without a moment, and not of the past.
     t.admin("r6", rate("cpu", 1), past);
     let invalid = "setting_invalid effective_from_ms";
     t.admin("r7", rate("cpu", -1), invalid);
@@ -75,8 +75,57 @@ fn a_rate_does_not_change_what_was_billed() {
     t.admin("r10", rate("gpu", 0), "applied 1");
     t.now = vocab::Month(202_602).begin().0;
     t.admin("p1", close(202_512), "applied 1");
-    t.admin("r11", rate("memory", 0), "period_closed effective_from_ms");
-    t.admin("r12", rate("memory", t.now + 1), "applied 1");
+    t.admin("r11", rate("memory", 0), "applied 1");
+    t.admin("r12", rate("memory", t.now + 1), "applied 2");
+}
+
+#[test]
+fn what_was_billed_changes_only_by_a_stated_correction() {
+    let mut t = Table::new().roomy();
+    t.now = 5 * vocab::HOUR_MS;
+    let rate = |resource: &str, from| RateRequest {
+        resource: resource.into(),
+        micro_per_unit_hour: 7,
+        effective_from_ms: from,
+        ..RateRequest::default()
+    };
+    let corrects = |resource: &str, from| RateRequest {
+        correction: true,
+        ..rate(resource, from)
+    };
+    let begins = |t: &Table, request: RateRequest| {
+        let found = t
+            .state
+            .check_admin(&ChangeRequest::SetRate(request), Millis(t.now));
+        match found.expect("it is accepted").0 {
+            vocab::AdminChange::Rate(set) => set.effective_from.0,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(begins(&t, rate("gpu:T4", 0)), t.now + 1);
+    assert_eq!(begins(&t, corrects("gpu:T4", 0)), 0);
+    let set = ChangeRequest::SetRate;
+    t.set(
+        set(corrects("gpu:T4", t.now + 1)),
+        "setting_invalid correction",
+    );
+    let withdrawn = RateRequest {
+        withdrawn: true,
+        micro_per_unit_hour: 0,
+        ..corrects("gpu:T4", 0)
+    };
+    t.set(set(withdrawn), "setting_invalid correction");
+    t.set(set(corrects("gpu:T4", 0)), "applied 1");
+    // Only the first one.
+    let past = "rate_for_a_past_hour effective_from_ms";
+    t.set(set(corrects("gpu:T4", 0)), past);
+    t.set(set(rate("cpu", 0)), "applied 1");
+    t.set(set(corrects("cpu", 0)), past);
+    t.now = vocab::Month(202_602).begin().0;
+    t.admin("p1", close(202_512), "applied 1");
+    let closed = "period_closed effective_from_ms";
+    t.set(set(corrects("memory", 0)), closed);
+    t.set(set(rate("memory", 0)), "applied 1");
 }
 
 #[test]

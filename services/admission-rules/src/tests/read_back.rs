@@ -211,6 +211,7 @@ fn rate() -> impl Strategy<Value = ChangeRequest> {
             pool: scope.2,
             cluster: scope.3,
             withdrawn,
+            correction: false,
         })
     })
 }

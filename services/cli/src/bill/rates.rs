@@ -45,7 +45,7 @@ struct Of {
 }
 
 impl Of {
-    /// Without a price, from the beginning.
+    /// Returns the change without a price and a moment.
     fn change(self) -> SetRate {
         SetRate {
             resource: self.resource,
@@ -65,10 +65,14 @@ pub struct Set {
     /// In the currency, per core-hour, GiB-hour or GPU-hour, to the millionth: 3.5.
     #[arg(value_parser = price)]
     price: i64,
-    /// From this moment on: 2026-12-01, 2026-12-01T08:30:00Z, or so long from now as in 2h. Without it from the beginning of time, which only the
-    /// first rate of a resource and scope can be, and only while no month is closed.
+    /// First moment of the price: 2026-12-01, 2026-12-01T08:30:00Z, or a time from now as in 2h. Default: as soon as it is accepted,
+    /// which only the first rate of a resource and scope can be.
     #[arg(long, value_name = "MOMENT", value_parser = amount::to_come)]
     from: Option<amount::ToCome>,
+    /// Price use of the past, too, from the beginning of time on, and so change lines that were billed by a wider rate or at 0: for the
+    /// first rate of a resource and scope, while no month is closed.
+    #[arg(long, conflicts_with = "from")]
+    correct_past: bool,
     #[command(flatten)]
     expected: Expected,
 }
@@ -105,6 +109,7 @@ impl Set {
     async fn run(self, context: &Context) -> Result<(), Failure> {
         let change = SetRate {
             micro_per_unit_hour: self.price,
+            correction: self.correct_past,
             ..self.of.change()
         };
         send(change, self.from, self.expected, context).await

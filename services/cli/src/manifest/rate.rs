@@ -24,10 +24,13 @@ pub struct Rate {
     cluster: Option<Token>,
     /// Per core-hour, GiB-hour or GPU-hour; of one that is taken back it says nothing.
     price: Option<Price>,
-    /// Absent: from the beginning of time, which only the first can be; what is taken back is so as soon as it can be.
+    /// First moment; `None`: as soon as it is accepted, which only the first rate and a withdrawal can be.
     effective_from: Option<Moment>,
     #[serde(skip_serializing_if = "Option::is_none")]
     withdrawn: Option<bool>,
+    /// Flag of a first rate that also prices use of the past, from the beginning of time on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    correction: Option<bool>,
 }
 
 impl Manifest for Rate {
@@ -61,6 +64,7 @@ impl Manifest for Rate {
                 .filter(|from| *from != 0)
                 .map(Moment),
             withdrawn: set.withdrawn.then_some(true),
+            correction: set.correction.then_some(true),
         })
     }
 
@@ -75,6 +79,7 @@ impl Manifest for Rate {
             resource: self.resource,
             micro_per_unit_hour: price,
             withdrawn,
+            correction: self.correction.unwrap_or(false),
             effective_from_ms: self.effective_from.map_or(0, |from| from.0),
             tenant: text(self.tenant),
             priority_class: text(self.priority_class),
@@ -92,6 +97,7 @@ impl Manifest for Rate {
         now_ms: i64,
     ) -> Result<(), Wrong> {
         let from = one::<Moment>(said, "effective_from")?.map(|from| from.0);
+        wanted.correction = correction(wanted, current, (from, now_ms))?;
         if wanted.withdrawn {
             return take_back(wanted, current, said, (from, now_ms));
         }
@@ -110,7 +116,7 @@ impl Manifest for Rate {
             }
             (_, _, Some(from)) if from > now_ms => wanted.effective_from_ms = from,
             (_, Some(same), _) => wanted.effective_from_ms = same.effective_from_ms,
-            // Nothing was billed by another one.
+            // The first one counts as soon as it is accepted.
             (None, None, Some(_)) => wanted.effective_from_ms = 0,
             (Some(_), None, Some(from)) => {
                 let from = amount::moment(Millis(from));
@@ -140,6 +146,29 @@ impl Manifest for Rate {
             ..set.clone()
         })
     }
+}
+
+/// Returns whether the change corrects the past. One that was made is not made again.
+fn correction(
+    wanted: &v1::SetRate,
+    current: Option<&v1::SetRate>,
+    (from, now_ms): (Option<i64>, i64),
+) -> Result<bool, Wrong> {
+    let is_set = current
+        .is_some_and(|set| !set.withdrawn && set.micro_per_unit_hour == wanted.micro_per_unit_hour);
+    if !wanted.correction || is_set && !wanted.withdrawn {
+        return Ok(false);
+    }
+    let why = if wanted.withdrawn {
+        "a withdrawal corrects nothing: leave it out"
+    } else if current.is_some() {
+        "only the first rate of a resource and scope can correct the past: leave it out, and write an effective_from to come"
+    } else if from.is_some_and(|from| from > now_ms) {
+        "a correction counts from the beginning of time: leave out effective_from, or the correction"
+    } else {
+        return Ok(true);
+    };
+    Err(Wrong::new("correction", why))
 }
 
 /// From a moment to come on, or as soon as it can be.

@@ -248,6 +248,7 @@ fn rate() -> impl Strategy<Value = Change> {
             pool: scope.2,
             cluster: scope.3,
             expected_version: None,
+            correction: false,
         })
     })
 }
@@ -1265,6 +1266,38 @@ fn a_changed_price_counts_from_a_moment_to_come() {
     applied(&mut cell, &to_come);
     // The same price does not say again since when it counts.
     assert!(sends_nothing(&cell.plan(&changed, false).unwrap()));
+}
+
+#[test]
+fn only_a_first_rate_corrects_the_past() {
+    let mut cell = Cell::default();
+    let rate = |rest: &str| format!("kind: Rate\nresource: gpu\n{rest}\n");
+    let corrects = rate("price: 3\ncorrection: true");
+    let created = "create Rate gpu correction: none -> true price: none -> 3";
+    check(&cell, &corrects, false, &[created]);
+    let wrong = |cell: &Cell, rest: &str, expected: &str| {
+        let found = faults(cell, &rate(rest));
+        assert!(found[0].contains(expected), "{found:?}");
+    };
+    let to_come = "effective_from: 2027-12-01T00:00:00Z";
+    wrong(
+        &cell,
+        &format!("price: 3\ncorrection: true\n{to_come}"),
+        "correction: a correction counts from the beginning of time",
+    );
+    wrong(
+        &cell,
+        "withdrawn: true\ncorrection: true",
+        "correction: a withdrawal corrects nothing",
+    );
+    // Read back, it is a rate like others: a correction that was made is not made again.
+    applied(&mut cell, &rate("price: 3"));
+    assert!(sends_nothing(&cell.plan(&corrects, true).unwrap()));
+    wrong(
+        &cell,
+        "price: 4\ncorrection: true",
+        "correction: only the first rate of a resource and scope",
+    );
 }
 
 #[test]

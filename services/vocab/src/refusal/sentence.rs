@@ -145,7 +145,7 @@ impl Rule {
             ),
             Self::RateForAPastHour => says(
                 "it would change what was billed already",
-                "name a moment that is still to come",
+                "name a moment that is still to come; only the first rate of a resource and scope can correct the past (correction)",
             ),
             Self::QueueUnknown => says(
                 "no operator has set this queue",

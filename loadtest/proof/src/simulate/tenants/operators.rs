@@ -286,7 +286,8 @@ fn budget(tenant: &str, random: &mut Seeded) -> Verb {
     })
 }
 
-/// Of a resource and scope, now and then the same again: a price, from the beginning or from a moment to come, or none any more.
+/// Returns a change of a rate, now and then of the same resource and scope again: a price at once, from the beginning or from a moment
+/// to come, or a withdrawal.
 fn rate(tenant: &str, now_ms: i64, random: &mut Seeded) -> Verb {
     let mut some = |name: &str| match random.chance(200) {
         true => name.to_owned(),
@@ -296,14 +297,17 @@ fn rate(tenant: &str, now_ms: i64, random: &mut Seeded) -> Verb {
     let withdrawn = random.chance(300);
     let price = random.below(1_000_000) as i64;
     let to_come = now_ms + 1 + random.below(2000) as i64;
+    let resource = any_kind(random).to_owned();
+    let is_planned = random.chance(500);
     Verb::SetRate(SetRate {
         tenant,
         pool,
         cluster,
-        resource: any_kind(random).to_owned(),
+        resource,
         micro_per_unit_hour: if withdrawn { 0 } else { price },
-        effective_from_ms: if random.chance(500) { to_come } else { 0 },
+        effective_from_ms: if is_planned { to_come } else { 0 },
         withdrawn,
+        correction: !is_planned && !withdrawn && price % 2 == 0,
         ..SetRate::default()
     })
 }

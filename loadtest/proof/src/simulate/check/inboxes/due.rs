@@ -204,10 +204,11 @@ impl Checker {
             }
             Verb::SetRate(asked) => {
                 let first = self.settings.version(verb) == 0;
-                // What is taken back without a moment is so at once.
-                let at_once = asked.withdrawn && asked.effective_from_ms == 0;
+                // Without a moment, a withdrawal counts at once, and so does a first rate that is no correction.
+                let at_once = asked.effective_from_ms == 0
+                    && (asked.withdrawn || first && !asked.correction);
                 let begun = asked.effective_from_ms <= of.at.now;
-                // Only the first reaches back, and only to the beginning.
+                // Only the first rate corrects the past, and only from the beginning.
                 let past = begun && !at_once && (!first || asked.effective_from_ms > 0);
                 if !asked.tenant.is_empty() {
                     self.tenant_obstacle(&asked.tenant)?;

@@ -16,7 +16,7 @@ pub fn same(at: &Place, verb: &Verb, kind: &Kind) -> Option<(bool, u64)> {
         (Verb::SetRate(asked), Kind::RateSet(e)) => {
             let change = e.change.clone().unwrap_or_default();
             let from = match asked.effective_from_ms {
-                0 if asked.withdrawn => at.now + 1,
+                0 if !asked.correction => at.now + 1,
                 ms => ms,
             };
             let same = change.resource == asked.resource
