@@ -140,7 +140,7 @@ impl From<&RateSet> for RateRequest {
             pool: written_name(scope.pool.as_ref()),
             cluster: written_name(scope.cluster.as_ref()),
             withdrawn: set.withdrawn,
-            correction: false,
+            correction: set.effective_from == Millis(0),
         }
     }
 }
