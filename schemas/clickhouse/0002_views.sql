@@ -21,6 +21,7 @@ SELECT
     toString(r.pool) AS pool,
     toString(r.cluster) AS cluster,
     r.applied_from AS since,
+    max(r.lsn) AS lsn,
     argMax(r.micro_per_unit_hour, (r.lsn, r.event_index)) AS micro_per_unit_hour,
     argMax(r.withdrawn, (r.lsn, r.event_index)) AS withdrawn
 FROM set_rates AS r
@@ -91,11 +92,13 @@ WHERE amount.2 != 0
 GROUP BY billing_period, tenant, team, namespace, queue, job_set, priority_class, cluster, pool, hour, resource, since
 HAVING ms != 0;
 
--- Prices of what was used: for each combination of resource, tenant, priority class, pool and cluster in the use, at each `since` that
+-- Prices of the use: for each combination of resource, tenant, priority class, pool and cluster in the use, at each `since` that
 -- its rows have, and when each month began in which it was used. The same for the capacity, without a tenant and a priority class, at
 -- each moment at which a list price begins. Without a row there is no price. Of the rates that fit, one for the tenant goes before one
 -- for all tenants; then in the same way one for the priority class, the pool, the cluster, and the GPU model. The list price is what
--- the rates say that name neither a tenant nor a priority class; it prices the capacity.
+-- the rates say that name neither a tenant nor a priority class; it prices the capacity. `fitting` has all that fit, the one that
+-- counts last. Use from before a rate was set has its price only if the rate corrects the past; the price before the correction
+-- is that of the last one in the list with a smaller `lsn` than the use.
 CREATE VIEW IF NOT EXISTS prices AS
 WITH
     used AS (
@@ -148,7 +151,8 @@ SELECT
     c.cluster AS cluster,
     c.since AS since,
     argMax(r.micro_per_unit_hour, c.named) AS micro_per_unit_hour,
-    argMaxIf(r.micro_per_unit_hour, c.named, NOT c.named.1 AND NOT c.named.2) AS list_micro_per_unit_hour
+    argMaxIf(r.micro_per_unit_hour, c.named, NOT c.named.1 AND NOT c.named.2) AS list_micro_per_unit_hour,
+    arraySort(groupArray((c.named, r.lsn, r.micro_per_unit_hour))) AS fitting
 FROM candidates AS c
 ASOF INNER JOIN rate_changes AS r
     ON c.of_resource = r.resource AND c.of_tenant = r.tenant AND c.of_priority_class = r.priority_class

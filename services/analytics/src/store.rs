@@ -15,7 +15,7 @@ mod tenant;
 
 pub use beside::Beside;
 pub use forecast::{BudgetForecast, MonthForecast};
-pub use invoice::{Export, Part, Reconciled, ReconciledMonth, Tenants};
+pub use invoice::{Corrected, Export, Part, Reconciled, ReconciledMonth, Tenants};
 pub use queries::{BillLine, Conservation, Imbalance, UsageLine};
 pub use report::{
     Bearer, CapacityLine, Closing, CostLine, EndLine, LongWait, Mark, ShareLine, SizeLine, Span,

@@ -1,7 +1,7 @@
 //! Settings from files: what they would change, and the change itself.
 
 use crate::{
-    Failure, bus,
+    Failure, amount, bus,
     context::Context,
     explain::object,
     manifest::{self, Action, Documents, Kind, Send, Standing, Step},
@@ -24,6 +24,7 @@ use std::{
     path::PathBuf,
     time::Duration,
 };
+use vocab::{RateKey, RateScope, ResourceKey, Token};
 
 #[derive(Args)]
 struct Files {
@@ -114,8 +115,10 @@ impl Files {
         };
         let (directory, client, (standing, now_ms)) = told?;
         let plan = manifest::plan(&documents, &standing, self.prune, now_ms);
+        let mut plan = plan.map_err(|faults| faulty(&faults))?;
+        explain_corrections(&mut plan, context).await;
         Ok(Planned {
-            plan: plan.map_err(|faults| faulty(&faults))?,
+            plan,
             client,
             directory,
         })
@@ -164,6 +167,48 @@ impl Files {
         })?;
         Ok((standing, now_ms))
     }
+}
+
+/// Adds the change of the bill to each rate that corrects the past.
+async fn explain_corrections(plan: &mut manifest::Plan, context: &Context) {
+    let corrections = plan.steps.iter_mut().filter_map(|step| match &step.send {
+        Some(Send {
+            change: Change::Rate(set),
+            ..
+        }) if set.correction => Some((&mut step.why, set)),
+        _ => None,
+    });
+    for (why, set) in corrections {
+        *why = Some(match correction(set, context).await {
+            Ok(said) => said,
+            Err(failure) => {
+                format!("it changes lines of the bill; by how much is not known here: {failure}")
+            }
+        });
+    }
+}
+
+async fn correction(set: &v1::SetRate, context: &Context) -> Result<String, Failure> {
+    let name = |name: &String| match name.as_str() {
+        "" => Ok(None),
+        name => Token::new(name).map(Some),
+    };
+    let resource = ResourceKey::parse(&set.resource).ok_or("no such resource")?;
+    let scope = RateScope {
+        tenant: name(&set.tenant)?,
+        priority_class: name(&set.priority_class)?,
+        pool: name(&set.pool)?,
+        cluster: name(&set.cluster)?,
+    };
+    let price = u64::try_from(set.micro_per_unit_hour)?;
+    let store = context.usage().await?;
+    let corrected = store.corrected(&RateKey { resource, scope }, price).await?;
+    Ok(format!(
+        "use of the past is charged {}, and would be charged {} {}",
+        amount::money(corrected.before_micro),
+        amount::money(corrected.after_micro),
+        store.currency().await?
+    ))
 }
 
 /// How long the cell is asked for what a file with faults names.

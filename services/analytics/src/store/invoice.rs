@@ -3,7 +3,7 @@
 use super::{Store, StoreError, within};
 use clickhouse::{Row, query::BytesCursor};
 use serde::{Deserialize, Serialize};
-use vocab::{Millis, Month, Token};
+use vocab::{Millis, Month, RateKey, RateScope, Token};
 
 /// A month's capacity of a pool in money, and what became of it, in millionths of the currency.
 #[derive(Debug, Clone, PartialEq, Row, Serialize, Deserialize)]
@@ -68,6 +68,13 @@ pub struct Part {
     pub cause: String,
     /// Where in the ledger its end is; 0: it runs.
     pub lsn: u64,
+}
+
+/// Charges of the use that a correction would price, before and after it, in millionths of the currency.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Row, Serialize, Deserialize)]
+pub struct Corrected {
+    pub before_micro: i128,
+    pub after_micro: i128,
 }
 
 /// What is exported.
@@ -261,7 +268,7 @@ impl Store {
         self.fetch_all(query).await
     }
 
-    /// Returns the tenants in a month's bill in order, as ranges whose lines one export can read.
+    /// Returns the tenants in a month's bill in order, as ranges for one export each.
     pub async fn billed_tenants(&self, month: Month) -> Result<Vec<Tenants>, StoreError> {
         let query = self.query(
             "SELECT toString(c.tenant) AS tenant, count() AS lines FROM chargeback_hourly AS c
@@ -286,6 +293,54 @@ impl Store {
             Export::FocusParquet => query,
         };
         Ok(query.fetch_bytes(what.format())?)
+    }
+
+    /// Returns the charges, without and with it, of all use that a first rate would price from the beginning of time on. Use with a
+    /// narrower rate is left out.
+    pub async fn corrected(&self, rate: &RateKey, micro: u64) -> Result<Corrected, StoreError> {
+        let RateScope {
+            tenant,
+            priority_class,
+            pool,
+            cluster,
+        } = &rate.scope;
+        let query = self.query(
+            "WITH
+                 (
+                     {tenant:String} != '', {priority_class:String} != '', {pool:String} != '', {cluster:String} != '',
+                     startsWith({resource:String}, 'gpu:')
+                 ) AS names,
+                 toInt256(if({resource:String} = 'memory', 1073741824, 1000)) * 3600000 AS per_unit_hour,
+                 used AS (
+                     SELECT toString(resource) AS resource, toString(tenant) AS tenant, toString(priority_class) AS priority_class,
+                         toString(pool) AS pool, toString(cluster) AS cluster, since, quantity
+                     FROM usage_hourly
+                     UNION ALL
+                     SELECT resource, tenant, priority_class, toString(pool) AS pool, toString(cluster) AS cluster, since, quantity
+                     FROM running_usage
+                 )
+             SELECT
+                 toInt128(intDiv(sum(toInt256(u.quantity) * p.micro_per_unit_hour) * 2 + per_unit_hour, per_unit_hour * 2)) AS before_micro,
+                 toInt128(intDiv(sum(toInt256(u.quantity)) * {micro:UInt64} * 2 + per_unit_hour, per_unit_hour * 2)) AS after_micro
+             FROM used AS u
+             LEFT JOIN prices AS p ON u.resource = p.resource AND u.since = p.since AND u.tenant = p.tenant
+                 AND u.priority_class = p.priority_class AND u.pool = p.pool AND u.cluster = p.cluster
+             WHERE (u.resource = {resource:String} OR {resource:String} = 'gpu' AND startsWith(u.resource, 'gpu:'))
+                 AND {tenant:String} IN ('', u.tenant) AND {priority_class:String} IN ('', u.priority_class)
+                 AND {pool:String} IN ('', u.pool) AND {cluster:String} IN ('', u.cluster)
+                 AND (empty(p.fitting) OR p.fitting[-1].1 < names)",
+        );
+        let names = [
+            ("tenant", tenant),
+            ("priority_class", priority_class),
+            ("pool", pool),
+            ("cluster", cluster),
+        ];
+        let query = names.into_iter().fold(query, |query, (of, name)| {
+            query.param(of, name.as_ref().map_or("", Token::as_str))
+        });
+        let query = query.param("resource", rate.resource.to_string());
+        self.fetch_one(query.param("micro", micro)).await
     }
 
     /// The next piece of an export.

@@ -3,9 +3,9 @@
 use crate::questions::{
     Answer,
     answer::{hours, money, percent, rows, when},
-    plan::{KNOWN, PRICES, Run},
+    plan::{BEGIN, KNOWN, PRICES, Price, Run},
     platform::{booked, uncharged},
-    truth::{Key, Truth, group, per_unit_hour, price, rounded, units},
+    truth::{Key, Truth, group, per_unit_hour, price, price_of, rounded, units},
 };
 use crate::row;
 use std::{cmp::Reverse, collections::BTreeMap};
@@ -107,19 +107,45 @@ pub const ANSWERS: &[Answer] = &[
     },
     Answer {
         question: "What did changes of prices do to a month's bill?",
-        with: &[NOVEMBER],
+        with: &[OCTOBER],
         expect: |truth| {
-            let lines = truth
-                .billed(when::NOVEMBER)
-                .filter(|line| !line.is_correction());
-            let priced = lines.filter_map(|line| {
-                let old = price(&line.key.resource, line.key.scope(), when::NOVEMBER)?;
+            let lines = || {
+                let billed = truth.billed(when::OCTOBER);
+                billed.filter(|line| !line.is_correction())
+            };
+            let priced = lines().filter_map(|line| {
+                let old = price(&line.key.resource, line.key.scope(), when::OCTOBER)?;
                 let old = line.quantity * i128::from(old);
                 Some((&line.key.resource, [old, line.micro]))
             });
+            let (reaching_back, others): (Vec<Price>, Vec<Price>) =
+                (PRICES.iter().cloned()).partition(|price| price.from == 0 && price.said > BEGIN);
+            let [correction] = &reaching_back[..] else {
+                panic!("one price corrects the past: {reaching_back:?}");
+            };
+            // Lines of hours that had ended when it was set.
+            let known = lines().filter(|line| line.key.hour + HOUR_MS <= correction.said);
+            let corrected = known.map(|line| {
+                let (resource, scope) = (&line.key.resource, line.key.scope());
+                let old = price_of(&others, resource, scope, line.key.hour).unwrap_or(0);
+                let more = i128::from(line.key.price.unwrap_or(0)) - i128::from(old);
+                // No other price of the resource is changed in the middle of an hour.
+                let is_its = *resource == correction.resource;
+                (resource, [if is_its { line.quantity * more } else { 0 }])
+            });
+            let corrected = group(corrected);
+            assert!(corrected.values().any(|[exact]| *exact != 0));
             rows(group(priced), |(resource, [old, micro])| {
                 let before = old / per_unit_hour(resource);
-                row![resource, money(micro), money(before), money(micro - before)]
+                let [exact] = corrected.get(resource).copied().unwrap_or([0]);
+                let corrections = exact / per_unit_hour(resource);
+                row![
+                    resource,
+                    money(micro),
+                    money(before),
+                    money(micro - before),
+                    money(corrections)
+                ]
             })
         },
     },

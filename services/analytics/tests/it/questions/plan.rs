@@ -170,12 +170,14 @@ impl Price {
 const ALL: [&str; 4] = [""; 4];
 
 #[rustfmt::skip]
-pub const PRICES: [Price; 20] = [
+pub const PRICES: [Price; 21] = [
     Price { resource: "cpu", scope: ALL, micro: Some(31_007), from: 0, said: BEGIN, version: 1 },
     Price { resource: "gpu", scope: ALL, micro: Some(900_001), from: 0, said: BEGIN, version: 1 },
     Price { resource: "gpu:H100", scope: ALL, micro: Some(2_500_003), from: 0, said: BEGIN, version: 1 },
     // Before it, memory has no price.
     Price { resource: "memory", scope: ALL, micro: Some(4_099), from: OCTOBER + 5 * DAY_MS, said: OCTOBER, version: 1 },
+    // Corrects the past: use of the model had the price of any GPU.
+    Price { resource: "gpu:L4", scope: ALL, micro: Some(1_300_001), from: 0, said: OCTOBER + 13 * DAY_MS + 17, version: 1 },
     // In the middle of an hour.
     Price { resource: "cpu", scope: ALL, micro: Some(35_003), from: OCTOBER + 9 * DAY_MS + 47_825_123, said: OCTOBER + 9 * DAY_MS, version: 2 },
     // Told too late.

@@ -6,6 +6,7 @@ use crate::questions::{
     plan::Price,
     truth::{cut, full_hours, per_unit_hour, price_of, rounded},
 };
+use analytics::store::Corrected;
 use clickhouse::Row;
 use proptest::{
     prelude::*,
@@ -17,8 +18,8 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use vocab::fact::{AllocationRequested, NodeRegistered, RateSet};
 use vocab::{
-    AdminChange, AllocationSpec, Event, GpuRequest, HOUR_MS, Millis, NodeCapacity, RateScope,
-    ResourceKey, Token,
+    AdminChange, AllocationSpec, Event, GpuRequest, HOUR_MS, Millis, NodeCapacity, RateKey,
+    RateScope, ResourceKey, Token,
 };
 
 const BEGIN: i64 = NOVEMBER - 5 * HOUR_MS;
@@ -144,7 +145,7 @@ fn some(name: &str) -> Option<Token> {
     (!name.is_empty()).then(|| token(name))
 }
 
-/// Writes rates and runs, each with a node of its own, in the order of their moments.
+/// Writes rates and runs, each on a separate node, in the order of their moments.
 fn journal(prices: &[Price], runs: &[Run]) -> Journal {
     let mut journal = Journal::default();
     let mut steps: Vec<(i64, u8, usize)> = Vec::new();
@@ -170,18 +171,26 @@ fn journal(prices: &[Price], runs: &[Run]) -> Journal {
     journal
 }
 
-fn rate(price: &Price) -> Event {
-    let [tenant, priority_class, pool, cluster] = price.scope.map(some);
-    let change = AdminChange::Rate(RateSet {
-        resource: ResourceKey::parse(price.resource).expect("a resource"),
-        micro_per_unit_hour: price.micro.unwrap_or(0),
-        effective_from: Millis(price.from),
+fn rate_key(resource: &str, scope: [&str; 4]) -> RateKey {
+    let [tenant, priority_class, pool, cluster] = scope.map(some);
+    RateKey {
+        resource: ResourceKey::parse(resource).expect("a resource"),
         scope: RateScope {
             tenant,
             priority_class,
             pool,
             cluster,
         },
+    }
+}
+
+fn rate(price: &Price) -> Event {
+    let RateKey { resource, scope } = rate_key(price.resource, price.scope);
+    let change = AdminChange::Rate(RateSet {
+        resource,
+        micro_per_unit_hour: price.micro.unwrap_or(0),
+        effective_from: Millis(price.from),
+        scope,
         withdrawn: price.micro.is_none(),
     });
     change.applied(operation("_operator"), price.version).into()
@@ -308,12 +317,67 @@ async fn check(prices: &[Price], runs: &[Run]) -> Outcome {
             .await?;
         assert_eq!(is_same, 1, "the cost of runs and of their lines: {of}");
     }
+    for (resource, scope) in CORRECTIONS {
+        let is_set = |price: &Price| price.resource == resource && price.scope == scope;
+        if !prices.iter().any(is_set) {
+            let key = rate_key(resource, scope);
+            let found = store.corrected(&key, CORRECTED_MICRO).await?;
+            assert_eq!(found, corrected(prices, runs, resource, scope), "{key:?}");
+        }
+    }
     for month in store.reconciled_months().await? {
         assert_eq!(month.variance, "0", "{month:?}");
     }
     let conservation = store.conservation().await?;
     assert_eq!(conservation.conservation_error_ms(), 0);
     database.drop().await
+}
+
+/// Scopes in which a first rate could correct the past.
+const CORRECTIONS: [(&str, [&str; 4]); 4] = [
+    ("gpu", ["", "", "", ""]),
+    ("gpu:L4", ["", "", "", ""]),
+    ("cpu", ["acme", "", "train", ""]),
+    ("memory", ["", "low", "", ""]),
+];
+/// No generated price is so high.
+const CORRECTED_MICRO: u64 = 6_000_000;
+
+/// Returns the charges of the use that would have the new price, before and after.
+fn corrected(
+    prices: &[Price],
+    runs: &[Run],
+    resource: &'static str,
+    scope: [&'static str; 4],
+) -> Corrected {
+    let correction = Price {
+        resource,
+        scope,
+        micro: Some(CORRECTED_MICRO),
+        from: 0,
+        said: END,
+        version: 1,
+    };
+    let all = [prices, &[correction]].concat();
+    let (mut before, mut after, mut per) = (0, 0, 1);
+    for run in runs {
+        let moments = prices.iter().map(Price::applied);
+        for (from, until) in cut(run.from, run.to, moments) {
+            for (of, amount) in run.uses() {
+                if price_of(&all, &of, run.scope, from) == Some(CORRECTED_MICRO) {
+                    let quantity = i128::from(amount) * i128::from(until - from);
+                    let micro = price_of(prices, &of, run.scope, from).unwrap_or(0);
+                    before += quantity * i128::from(micro);
+                    after += quantity * i128::from(CORRECTED_MICRO);
+                    per = per_unit_hour(&of);
+                }
+            }
+        }
+    }
+    Corrected {
+        before_micro: rounded(before, per),
+        after_micro: rounded(after, per),
+    }
 }
 
 /// A database for each history: of those that other properties have, every 32nd.

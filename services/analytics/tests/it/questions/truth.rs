@@ -248,7 +248,7 @@ pub fn list(place: &Place) -> Scope {
     ["", "", place.pool, place.cluster]
 }
 
-/// Whether a later withdrawal took it back before it began.
+/// Returns whether a later withdrawal revoked it before it began.
 fn is_void(price: &Price, prices: &[Price]) -> bool {
     prices.iter().any(|other| {
         let is_same = other.resource == price.resource && other.scope == price.scope;
