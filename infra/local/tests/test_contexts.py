@@ -107,6 +107,8 @@ class Contexts(unittest.TestCase):
         for round_ in range(1, 9):
             with self.subTest(round=round_):
                 self.apportion(*operator, "quota", "set", "team-b/own", "pods", str(round_))
+                found = json.loads(self.apportion(*tenant, "quota", "get", "team-b/own", "-o", "json"))
+                self.assertEqual([it["limits"]["hard"] for it in found["resources"] if it["resource"] == "pods"], [round_], found)
 
                 file.write_text(f"kind: Cordon\nnode: own-{round_}\n---\nkind: Queue\nqueue: own\nweight: {round_}\n", "utf-8")
                 self.apportion(*operator, "apply", "-f", str(file))

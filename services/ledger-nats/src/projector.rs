@@ -40,6 +40,8 @@ pub trait ProjectorObserver: Send + Sync {
     fn received(&mut self, _frame: &Frame) {}
     /// Everything up to `to` is in the sink. After a new beginning it may be less than before.
     fn applied(&mut self, _to: Lsn, _changes: usize) {}
+    /// Everything up to `to` has had its effect on what is in the sink.
+    fn reached(&mut self, _to: Lsn) {}
     /// The sink or the bus is tried again.
     fn retrying(&mut self, _why: &str) {}
 }
@@ -117,6 +119,8 @@ struct Bounds {
     ledger: LedgerId,
     after: Lsn,
     begun: Option<Lsn>,
+    /// Position that the sink's content has reached once the batch on its way is out.
+    reached: Lsn,
     /// False: nothing is read before the batch on its way is out, so that the sink is looked at, however much there is to read.
     reads: bool,
 }
@@ -211,7 +215,7 @@ where
         let mut records = records.map_err(Stop::Bus)?;
         self.fold_to(&mut records, resume.through).await?;
         info!(projection = P::NAME, lsn = resume.through.0, "resumed");
-        self.observer().applied(resume.through, 0);
+        self.applied(resume.through, 0);
         // Whoever finds that another one has written since leaves it to that one.
         let others = |left: Lsn| resume.through > left || resume.begun.is_some();
         let stands_back = self.left_at.is_some_and(others);
@@ -230,10 +234,11 @@ where
                 apply(&mut self.sink, &batch, &self.time, &self.observer).await?;
                 after = batch.to;
                 self.left_at = Some(after);
-                self.observer().applied(after, batch.changes.len());
+                self.applied(after, batch.changes.len());
             }
         }
-        let mut going = None;
+        let mut going: Option<Batch<P::Change>> = None;
+        let mut reached = after;
         let mut breather = None;
         let mut snapshot = None;
         let mut check = self.pause(CHECK_MS);
@@ -249,6 +254,7 @@ where
                 ledger,
                 after,
                 begun: begun.take(),
+                reached,
                 reads: going.is_none() || !check_due,
             };
             let waits = (&mut breather, &mut check);
@@ -263,11 +269,12 @@ where
             };
             if batch.changes.is_empty() {
                 // Nothing to write: what was read up to here is applied all the same.
-                self.observer().applied(batch.to, 0);
+                self.applied(batch.to, 0);
                 self.spare = batch.changes;
                 continue;
             }
             after = batch.to;
+            reached = self.fold.state.reached(after);
             if chore.is_none() {
                 snapshot = self.snapshot(ledger);
             }
@@ -300,6 +307,14 @@ where
         told(&self.observer)
     }
 
+    /// The sink has all that is folded, up to here.
+    fn applied(&self, to: Lsn, changes: usize) {
+        let reached = self.fold.state.reached(to);
+        let mut observer = self.observer();
+        observer.applied(to, changes);
+        observer.reached(reached);
+    }
+
     fn is_its_turn(&self) -> bool {
         self.turn.as_ref().is_some_and(|turn| *turn.borrow())
     }
@@ -329,7 +344,7 @@ where
                     let mut changes = Vec::new();
                     self.fold_one(&record, &mut changes)?;
                     if changes.is_empty() {
-                        self.observer().applied(record.lsn, 0);
+                        self.applied(record.lsn, 0);
                     } else {
                         let (after, to, digest) = (*after, record.lsn, self.fold.chain.digest());
                         held = Some(Batch { ledger, after, to, digest, changes });
@@ -352,11 +367,11 @@ where
             } else if held.is_some() {
                 silent += 1;
             }
-            let in_sink = match &held {
-                None => self.fold.chain.last(),
-                Some(batch) => Lsn(batch.to.0 - 1),
-            };
-            self.observer().applied(in_sink, 0);
+            match &held {
+                None => self.applied(self.fold.chain.last(), 0),
+                // What is folded is ahead of the sink.
+                Some(batch) => self.observer().applied(Lsn(batch.to.0 - 1), 0),
+            }
             if self.is_its_turn() || silent == LOOKS {
                 return match (&held, found.begun) {
                     // It is longer than what is held, and has to be made from its beginning.
@@ -388,7 +403,7 @@ where
         match self.sink.resume(ledger).await {
             // All that was folded is there, or had nothing to be written.
             Ok(found) if found.through == through && found.begun.is_none() => {
-                self.observer().applied(self.fold.chain.last(), 0)
+                self.applied(self.fold.chain.last(), 0)
             }
             Ok(_) | Err(SinkError::Moved) => return Err(Stop::Moved),
             Err(SinkError::Refused(why)) => return Err(Stop::Fatal(ProjectorError::Sink(why))),
@@ -487,7 +502,11 @@ where
             apply(sink, batch, time, observer).await?;
             *left_at = Some(batch.to);
             let changes = batch.changes.len();
-            told(observer).applied(batch.to, changes);
+            {
+                let mut observer = told(observer);
+                observer.applied(batch.to, changes);
+                observer.reached(bounds.reached);
+            }
             let pauses = !P::BATCHING.is_prompt();
             Ok::<_, Stop>(pauses.then(|| pause(time, P::BATCHING.pause(changes))))
         });

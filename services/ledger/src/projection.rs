@@ -101,6 +101,11 @@ pub trait Projection: Default + Serialize + DeserializeOwned + Send + 'static {
         Ok(())
     }
 
+    /// Returns the position up to which all that was read has an effect. Frames after it wait for a frame of another writer.
+    fn reached(&self, read: Lsn) -> Lsn {
+        read
+    }
+
     /// Adds what is written once for a batch, however often it has changed in it. What a state holds for this is not part
     /// of it: a snapshot is taken between batches.
     fn end_batch(&mut self, _out: &mut Vec<Self::Change>) {}

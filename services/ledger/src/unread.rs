@@ -27,6 +27,12 @@ impl<K> Unread<K> {
         self.0.pop_front_if(|(frame, _)| frame.lsn <= through)
     }
 
+    /// The position up to which nothing is unread, of all that there is up to `through`.
+    pub fn reached(&self, through: Lsn) -> Lsn {
+        let first = self.0.front();
+        first.map_or(through, |(frame, _)| Lsn(frame.lsn.0.saturating_sub(1)))
+    }
+
     pub fn frames(&self) -> impl Iterator<Item = &Frame> {
         self.0.iter().map(|(frame, _)| frame)
     }

@@ -28,7 +28,9 @@ use plan::Plans;
 use quota_rules::{Holding, Input as Heard, Quota, QuotaOf7};
 use serde::{Deserialize, Serialize};
 use vocab::fact::{Applied, Inputs, QuotaFact, QuotaSet};
-use vocab::{Account, AllocationNo, At, Kinds, Millis, QuotaResource, Token, Validity, inputs};
+use vocab::{
+    Account, AllocationNo, At, Kinds, Lsn, Millis, QuotaResource, Token, Validity, inputs,
+};
 use waiting::Waiting;
 
 /// What a limit is of.
@@ -383,6 +385,14 @@ impl Projection for WarmProjection {
         }
         self.quota.rest();
         Ok(())
+    }
+
+    /// What quota's leader has not read yet changes nothing, once it has written a frame.
+    fn reached(&self, read: Lsn) -> Lsn {
+        match self.begun {
+            true => self.unread.reached(read),
+            false => read,
+        }
     }
 
     fn end_batch(&mut self, out: &mut Vec<Change>) {

@@ -327,8 +327,11 @@ impl ProjectorObserver for ProjectorShell {
     fn applied(&mut self, to: Lsn, changes: usize) {
         self.follower.read(to);
         self.progress.applied(to, changes);
-        self.mark.set(to);
         self.health.ready();
+    }
+
+    fn reached(&mut self, to: Lsn) {
+        self.mark.set(to);
     }
 
     fn retrying(&mut self, why: &str) {
