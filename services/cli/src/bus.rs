@@ -3,7 +3,7 @@
 use crate::{
     Failure,
     context::{Chosen, Context},
-    print::say,
+    print::{note, say},
 };
 use chassis::{Clock, tls};
 use clap::{Args, Subcommand};
@@ -107,12 +107,11 @@ impl BusCommand {
             Self::Operator { command } => command.run(Guest::Operator, chosen).await,
             Self::Rotate { party, bus } => {
                 let mut directory = Directory::open(&bus.dir)?;
+                // Without a bus nothing changes.
+                let server = bus.server(chosen, &directory).await?;
                 let account = directory.rotate(&party, now_s())?;
                 let token = directory.account_token(&account)?;
-                // The directory has changed: what fails now is made up for by `bus push`.
-                let server = bus.server(chosen, &directory).await;
-                let server = server.map_err(Failure::afterwards)?;
-                server.update(token).await.map_err(Failure::afterwards)?;
+                server.update(token).await.map_err(unheard)?;
                 say!("{party}: {}", directory.creds_path(&party).display());
                 Ok(())
             }
@@ -157,9 +156,9 @@ impl GuestCommand {
             Self::Add { name, bus } => {
                 let guest = kind(name);
                 let mut directory = Directory::open(&bus.dir)?;
+                // Without a bus nothing changes.
+                let server = bus.server(chosen, &directory).await?;
                 directory.add(&guest, now_s())?;
-                let server = bus.server(chosen, &directory).await;
-                let server = server.map_err(Failure::afterwards)?;
                 say!("{}", server.let_in(&directory, &guest).await?);
             }
             Self::Remove { name, bus } => {
@@ -173,6 +172,12 @@ impl GuestCommand {
         }
         Ok(())
     }
+}
+
+/// The directory has changed, and the bus may not know it.
+fn unheard(failure: Failure) -> Failure {
+    note!("the directory has changed; `apportion bus push` makes it known to the bus");
+    failure.afterwards()
 }
 
 fn now_s() -> i64 {
@@ -224,10 +229,10 @@ impl Server {
         Self::connect(directory, context.nats_url()?, context.ca_file()).await
     }
 
-    /// The guest stands in the directory by now: what fails here is made up for by another `bus push`.
+    /// The guest is in the directory already.
     async fn let_in(&self, directory: &Directory, guest: &Guest) -> Result<String, Failure> {
         let token = directory.account_token(&guest.account())?;
-        self.update(token).await.map_err(Failure::afterwards)?;
+        self.update(token).await.map_err(unheard)?;
         let creds = directory.creds_path(&guest.key());
         let (kind, name) = (guest.kind(), guest.name());
         Ok(format!("{kind} {name}: {}", creds.display()))

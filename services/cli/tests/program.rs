@@ -56,6 +56,63 @@ fn shells_and_the_manual_know_the_commands() {
 }
 
 #[test]
+fn a_directory_of_the_bus_stays_as_it_is_where_no_bus_is_reached() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_apportion"));
+        let command = command.args(words).current_dir(dir.path()).env_clear();
+        let done = command.env("HOME", dir.path()).output();
+        let done = done.expect("the program");
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        (done.status.code(), said)
+    };
+    let files = || {
+        let mut found = Vec::new();
+        let mut open = vec![dir.path().join("bus")];
+        while let Some(path) = open.pop() {
+            for entry in fs::read_dir(path).expect("a directory") {
+                let path = entry.expect("an entry").path();
+                match path.is_dir() {
+                    true => open.push(path),
+                    false => found.push((fs::read(&path).expect("a file"), path)),
+                }
+            }
+        }
+        found.sort();
+        // The lock has no content.
+        found.retain(|(content, _)| !content.is_empty());
+        found
+    };
+    let made = run(&[
+        "bus", "init", "--cell", "c", "--tenant", "a", "--out", "bus",
+    ]);
+    assert_eq!(made.0, Some(0), "{made:?}");
+    let before = files();
+    let away = ["--url", "nats://127.0.0.1:1"];
+    let check = |words: &[&str], code, says: &str| {
+        let words = [&["bus"], words, &["--dir", "bus"]].concat();
+        let (ended, said) = run(&words);
+        assert_eq!(ended, Some(code), "{words:?}: {said}");
+        assert!(said.contains(says), "{words:?}: {said}");
+        assert!(files() == before, "{words:?} changed the directory");
+    };
+    for guest in ["tenant", "operator"] {
+        check(&[guest, "add", "new"], 2, "no context");
+        check(
+            &[&[guest, "add", "new"], &away[..]].concat(),
+            5,
+            "Connection refused",
+        );
+    }
+    check(&["rotate", "tenant:a"], 2, "no context");
+    check(
+        &[&["rotate", "tenant:a"], &away[..]].concat(),
+        5,
+        "Connection refused",
+    );
+}
+
+#[test]
 fn what_cannot_be_meant_is_told_apart_by_the_exit_code() {
     let dir = tempfile::tempdir().expect("a directory");
     let check = |words: &[&str], environment: &[(&str, &str)], code, says: &str| {
@@ -75,7 +132,7 @@ fn what_cannot_be_meant_is_told_apart_by_the_exit_code() {
     check(&["list", "--stack", "none.json"], &[], 2, "none.json");
     check(&["submit", "--memory", "16"], &[], 2, "16GiB or 16Gi");
     let url = ("APPORTION_NATS_URL", "nats://127.0.0.1:1");
-    check(&["list"], &[url], 2, "is not a tenant's");
+    check(&["list"], &[url], 2, "the environment names no tenant");
     let tenant = ("APPORTION_TENANT", "t");
     check(&["list"], &[url, tenant], 2, "does not say what lets it in");
     let creds = ("APPORTION_CREDS", "t.creds");
@@ -87,11 +144,31 @@ fn what_cannot_be_meant_is_told_apart_by_the_exit_code() {
     );
     let all = [url, tenant, creds, ("APPORTION_CELL", "c")];
     check(&["list"], &all, 5, "connecting to nats://127.0.0.1:1");
-    check(&["nodes"], &all, 2, "this is for the operator");
-    check(&["node", "list"], &all, 2, "this is for the operator");
-    check(&["rates", "list"], &all, 2, "this is for the operator");
+    check(
+        &["nodes"],
+        &all,
+        2,
+        "acts as tenant t, and this command is for operators",
+    );
+    check(
+        &["node", "list"],
+        &all,
+        2,
+        "acts as tenant t, and this command is for operators",
+    );
+    check(
+        &["rates", "list"],
+        &all,
+        2,
+        "acts as tenant t, and this command is for operators",
+    );
     check(&["conservation"], &all, 2, "reads the cell's databases");
-    check(&["cordon", "n"], &all, 2, "this is for the operator");
+    check(
+        &["cordon", "n"],
+        &all,
+        2,
+        "acts as tenant t, and this command is for operators",
+    );
     check(
         &["context", "set", "c", "--creds", "t.creds"],
         &[],

@@ -85,11 +85,19 @@ pub enum ContextError {
     Unknown { name: String, known: String },
     #[error("{0} does not say {1}")]
     Lacks(String, &'static str),
-    #[error("{0} is not a tenant's: name the tenant (--tenant NAME), or take a context that is")]
+    #[error(
+        "{0} names no tenant: name it (--tenant NAME), or use a tenant's context (--context NAME)"
+    )]
     NoTenant(String),
-    #[error("{0} is a tenant's, and this is for the operator")]
-    Tenants(String),
-    #[error("{0} is the operator's, and this is for a tenant with its own creds")]
+    #[error(
+        "{source_name} acts as tenant {tenant}, and this command is for operators: use an operator's context (--context NAME) or \
+         credentials (--creds FILE)"
+    )]
+    Tenants { source_name: String, tenant: String },
+    #[error(
+        "{0} acts as an operator, and this command is for a tenant: use a tenant's context (--context NAME) or credentials \
+         (--creds FILE)"
+    )]
     Operators(String),
     #[error(
         "this reads the cell's databases, and {0} has none: name the file of a stack with --stack, or in the context"
@@ -151,7 +159,7 @@ pub struct Context {
     source: String,
     settings: Settings,
     stack: Option<Stack>,
-    /// Where the position of the last change is kept, if it can be.
+    /// File of the last change's position; `None` if it cannot be kept.
     position: Option<Position>,
     /// The connections of this command.
     clients: Mutex<Vec<Client>>,
@@ -320,7 +328,10 @@ impl Context {
 
     fn operators_login(&self) -> Result<Login, Failure> {
         if self.is_tenants() {
-            return Err(Failure::usage(ContextError::Tenants(self.source.clone())));
+            return Err(Failure::usage(ContextError::Tenants {
+                source_name: self.source.clone(),
+                tenant: self.settings.tenant.clone().unwrap_or_default(),
+            }));
         }
         self.login("operator")
     }

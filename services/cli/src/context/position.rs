@@ -1,4 +1,4 @@
-//! Position of the last change that a command made in a cell, kept beside the contexts, so that the next command reads it.
+//! Position of the last change that a command made in a cell, kept in the directory of the contexts for the next command.
 
 use super::file::File;
 use chassis::Clock;
@@ -10,7 +10,7 @@ use vocab::Token;
 /// A cell that is further behind waits for nothing, and a cell that was set up again under its name has other positions.
 const KEPT_FOR_MS: i64 = 60_000;
 
-/// Of one cell on one bus.
+/// A position in the ledger of one cell on one bus.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Kept {
@@ -19,7 +19,7 @@ struct Kept {
     at_ms: i64,
 }
 
-/// Where the position of a cell is kept.
+/// File that keeps the position of a cell.
 #[derive(Debug)]
 pub struct Position {
     path: PathBuf,
@@ -112,7 +112,7 @@ mod tests {
         there.keep_at(3, NOW_MS + 2).expect("a file");
         check(&there, NOW_MS + 2, 3);
         check(&here, NOW_MS + 2, 0);
-        // What is no position is none.
+        // A file without a position.
         fs::write(&here.path, "lsn = 'x'").expect("a file");
         check(&here, NOW_MS + 2, 0);
         here.keep_at(9, NOW_MS + 3).expect("a file");
