@@ -114,7 +114,7 @@ class Contexts(unittest.TestCase):
                 self.apportion(*operator, "apply", "-f", str(file))
                 found = json.loads(self.apportion(*operator, "settings", "get", "queue", "own", "-o", "json"))
                 self.assertEqual(float(found["weight"]), round_, found)
-                # What was applied is not applied again, and a new change is one of the newest version.
+                # Applied settings are not applied again, and a new change is one of the newest version.
                 self.assertIn("2 unchanged", self.apportion(*operator, "apply", "-f", str(file)))
                 file.write_text(f"kind: Queue\nqueue: own\nweight: {round_}.5\n", "utf-8")
                 self.apportion(*operator, "apply", "-f", str(file))

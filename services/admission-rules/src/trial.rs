@@ -24,7 +24,7 @@ impl SettingsTrial {
 }
 
 impl Admission {
-    /// Takes over what a change sets, with its version.
+    /// Takes over the setting that a change makes, with its version.
     fn holds(&mut self, change: &AdminChange, version: u64) {
         match change {
             AdminChange::Tenant(set) => self.tenant_set(set),

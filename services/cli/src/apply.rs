@@ -140,7 +140,7 @@ impl Files {
         }
     }
 
-    /// What stands of the kinds of the documents, and of what these are judged against, at this moment.
+    /// Returns the cell's settings of the kinds of the documents, and those that these are judged against, at this moment.
     async fn standing(
         documents: &Documents,
         client: &Client,

@@ -191,7 +191,7 @@ pub(crate) struct Inner {
     pub(crate) deadline: Option<Duration>,
     /// Position that each answer includes; `None` if questions name their own.
     pub(crate) reads_after: Option<u64>,
-    /// Whether an answer is older than the position that it was to include.
+    /// True after an answer that is older than the position that it was to include.
     pub(crate) read_behind: AtomicBool,
     pub(crate) replies: Arc<Replies>,
     pub(crate) batcher: Option<Batcher>,
@@ -271,7 +271,7 @@ impl Client {
         self.0.replies.decided()
     }
 
-    /// Whether an answer on this connection is older than [`ConnectOptions::reads_after`] asks for: the cell was too far behind, or its
+    /// Returns whether an answer on this connection is older than [`ConnectOptions::reads_after`] asks for: the cell was too far behind, or its
     /// ledger does not reach that position.
     pub fn has_read_behind(&self) -> bool {
         self.0.read_behind.load(Ordering::Relaxed)

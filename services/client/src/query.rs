@@ -31,7 +31,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(2);
 const ASKED_MAX: u32 = 3;
 /// How long an answer is waited for, from when the question was asked first.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long a question is asked again whose position is not applied: as long as a service waits for a position itself.
+/// Time in which a question is asked again while its position is not applied: as long as a service waits for a position itself.
 const POSITION_PATIENCE: Duration = Duration::from_secs(3);
 const POSITION_PAUSE: Duration = Duration::from_millis(50);
 

@@ -40,7 +40,7 @@ pub trait ProjectorObserver: Send + Sync {
     fn received(&mut self, _frame: &Frame) {}
     /// Everything up to `to` is in the sink. After a new beginning it may be less than before.
     fn applied(&mut self, _to: Lsn, _changes: usize) {}
-    /// Everything up to `to` has had its effect on what is in the sink.
+    /// The sink's content includes the effect of everything up to `to`.
     fn reached(&mut self, _to: Lsn) {}
     /// The sink or the bus is tried again.
     fn retrying(&mut self, _why: &str) {}
@@ -369,7 +369,7 @@ where
             }
             match &held {
                 None => self.applied(self.fold.chain.last(), 0),
-                // What is folded is ahead of the sink.
+                // The fold is ahead of the sink.
                 Some(batch) => self.observer().applied(Lsn(batch.to.0 - 1), 0),
             }
             if self.is_its_turn() || silent == LOOKS {

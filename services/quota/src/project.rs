@@ -387,7 +387,7 @@ impl Projection for WarmProjection {
         Ok(())
     }
 
-    /// What quota's leader has not read yet changes nothing, once it has written a frame.
+    /// After the first frame of quota's leader, frames that it has not read have no effect.
     fn reached(&self, read: Lsn) -> Lsn {
         match self.begun {
             true => self.unread.reached(read),

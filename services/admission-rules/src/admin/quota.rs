@@ -91,8 +91,8 @@ impl AccountRequest {
 }
 
 impl Admission {
-    /// Requires a known tenant, and that what is given to a team goes to one that the tenant has. A setting of an earlier team may
-    /// change, and be taken back.
+    /// Requires a known tenant. A new limit or budget of a team requires that the tenant has the team; an earlier one may change, and be
+    /// removed.
     fn check_account(
         &self,
         account: &Account,

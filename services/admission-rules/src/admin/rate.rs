@@ -39,12 +39,12 @@ pub struct RateRequest {
 const EFFECTIVE_FROM: &str = "effective_from_ms";
 
 impl RateRequest {
-    /// Whether it counts as soon as it is accepted.
+    /// Returns whether it counts as soon as it is accepted.
     pub(super) fn is_at_once(&self) -> bool {
         self.effective_from_ms == 0 && !self.correction
     }
 
-    /// Without a moment, a change counts from the next millisecond.
+    /// Returns the rate. A change without a moment counts from the next millisecond.
     pub(super) fn read(&self, now: Millis) -> Result<RateSet, Refusal> {
         let resource = ResourceKey::parse(&self.resource)
             .ok_or_else(|| Refusal::new(Rule::ResourceUnknown, "resource"))?;

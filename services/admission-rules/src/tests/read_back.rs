@@ -367,7 +367,7 @@ proptest! {
     }
 }
 
-/// What the cell reports after some changes: each setting as its request, with its version.
+/// Settings as the cell reports them: each as its request, with its version.
 type Reported = BTreeMap<(&'static str, String), (ChangeRequest, u64)>;
 
 fn report(reported: &mut Reported, change: &vocab::AdminChange, version: u64) {
@@ -400,7 +400,7 @@ proptest! {
         }
         for request in requests {
             let expected = t.state.check_admin(&request, NOW);
-            // Of what is reported, and of what it judged before.
+            // A trial of reported settings, and one that judged all changes before.
             let mut afresh = SettingsTrial::default();
             for (request, version) in reported.values() {
                 afresh.stands(request, *version).unwrap();

@@ -361,7 +361,7 @@ fn refused(kind: Kind, refusal: &Refusal) -> Wrong {
     Wrong::new(field.unwrap_or_default(), refusal.explanation())
 }
 
-/// What a setting names that has to be set itself: by which field, and what, of one of these kinds.
+/// Returns the settings that a change names: the field, the kinds of which one has to be set, and the name.
 fn named_in(change: &Change) -> Vec<(&'static str, &'static [Kind], &str)> {
     const CLASS: &[Kind] = &[Kind::PriorityClass];
     const QUEUE: &[Kind] = &[Kind::Queue];
@@ -395,7 +395,7 @@ fn named_in(change: &Change) -> Vec<(&'static str, &'static [Kind], &str)> {
     all
 }
 
-/// Whether a change names any of these.
+/// Returns whether a change names any of these settings.
 fn names_any(change: &Change, faulty: &BTreeSet<(Kind, String)>) -> bool {
     let is_faulty = |kinds: &[Kind], name: &str| {
         let mut ids = kinds.iter().map(|kind| (*kind, name.to_owned()));
@@ -405,7 +405,7 @@ fn names_any(change: &Change, faulty: &BTreeSet<(Kind, String)>) -> bool {
     named.any(|(_, kinds, name)| is_faulty(kinds, name))
 }
 
-/// The settings, as the bus calls them, that changes of this kind are judged against, beside those of the kind.
+/// The bus's names of further settings that changes of this kind are judged against.
 pub fn judged_by(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Tenant => &["priority_class"],
@@ -698,7 +698,7 @@ fn parents(steps: &[Step]) -> BTreeMap<String, String> {
     steps.iter().filter_map(parent).collect()
 }
 
-/// How many of the queues that are set are above it. A circle has an end here; it is refused.
+/// Counts the planned queues above a queue. A cycle has an end here; it is refused later.
 fn depth(parents: &BTreeMap<String, String>, step: &Step) -> usize {
     if step.kind != Kind::Queue {
         return 0;

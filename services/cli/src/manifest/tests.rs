@@ -647,7 +647,7 @@ impl Inbox {
             tenant: Token::new(OPERATOR).unwrap(),
             operation_id: Token::new(&format!("op-{}", self.decided)).ok(),
             digest: [0; 16],
-            // What is not recorded is answered.
+            // A refusal without a record is answered.
             reply_to: Token::new("r").ok(),
             trace: None,
             by: None,
@@ -695,7 +695,7 @@ impl Inbox {
         plan(&read([("file", file)]), &standing, prune, NOW_MS)
     }
 
-    /// As `apply` does it; stops at the first change that is refused.
+    /// Sends the changes as `apply` does, up to the first refusal.
     fn apply(&mut self, plan: &Plan) -> Result<(), String> {
         let mut newest = BTreeMap::new();
         for (step, send) in plan.sends() {
@@ -929,7 +929,7 @@ fn a_plan_judges_each_document_behind_those_that_it_needs() {
         kind: PriorityClass\nclass: gold\nvalue: 3\n---\nkind: Quota\naccount: other/ml\nresource: cpu\nhard: 4\n";
     let plan = inbox.plan(turned, false).unwrap();
     assert_eq!(inbox.apply(&plan), Ok(()));
-    // Only the fault itself is told, and not what follows from it.
+    // A fault hides the faults that follow from it.
     let faulty = turned
         .replace("tenant: other\n", "tenant: other\nweight: 0\n")
         .replace("other", "another")
