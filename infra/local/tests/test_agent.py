@@ -419,7 +419,7 @@ name: first
         wait(lambda: "finished" in self.apportion("get", "--tenant", TENANT, elements[1]), "it has ended")
         self.assertEqual(self.stack.json("get", "--tenant", TENANT, elements[1])["array_index"], 5)
 
-        # The name of an array stands for its elements, and each line of their logs has the name of its own.
+        # The name of an array stands for its elements, and each line of their logs begins with the name of an element.
         self.apportion("submit", "--tenant", TENANT, *ASKS, "--name", "print", "--array", "0-1", "--wait", "ended", "--deadline",
                        f"{PATIENCE_S}s", "--", "sh", "-c", "echo line $APPORTION_ARRAY_INDEX; echo end")
         for follow in ((), ("--follow",)):
