@@ -61,7 +61,7 @@ impl Aside {
         let ends = ends(self.now, seeker.run_time_ms);
         if !state
             .reservations
-            .let_in(state.waiting.queues(), seeker.queue, node, self.now, ends)
+            .let_in(state.waiting.queues(), seeker, node, self.now, ends)
         {
             return false;
         }
@@ -232,11 +232,13 @@ impl<'a> StartForecast<'a> {
     /// Returns whether it may start on `node` at that moment, when the first `ended` of `others` have ended.
     fn may_start(&self, node: &Node, no: NodeNo, at: Millis, ended: usize) -> bool {
         let state = self.state;
-        let (queues, queue) = (state.waiting.queues(), self.seeker.queue);
+        let queues = state.waiting.queues();
         let ends = ends(at, self.seeker.run_time_ms);
         let capacity = state.fleet.capacity(no);
         state.fleet.value_of(node, capacity, &self.wanted).fits()
-            && state.reservations.let_in(queues, queue, no, at, ends)
+            && state
+                .reservations
+                .let_in(queues, &self.seeker, no, at, ends)
             && self.may_be_beside_others(no, ended)
     }
 

@@ -136,7 +136,10 @@ mod tests {
                 again.insert(Millis(*a), Millis(*b), *key, *amount);
             }
             prop_assert_eq!(ledger::state_digest(&again), ledger::state_digest(&intervals));
-            prop_assert_eq!(again, intervals);
+            prop_assert_eq!(&again, &intervals);
+            let stored = postcard::to_allocvec(&intervals).unwrap();
+            let read: Intervals<u8> = postcard::from_bytes(&stored).unwrap();
+            prop_assert_eq!(read, intervals);
         }
     }
 }

@@ -147,6 +147,7 @@ impl Scheduler {
             class: self.allocations.class(live.class),
             policy: self.placement_policy(live),
             queue: Some(live.queue),
+            queue_name: &self.waiting.queues().get(live.queue).name,
             run_time_ms: live.run_time_ms,
         }
     }

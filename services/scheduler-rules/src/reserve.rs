@@ -6,7 +6,8 @@ use super::{
     allocation::Allocations,
     fleet::{Fleet, NodeNo},
     interval::Intervals,
-    queues::{QueueNo, Queues},
+    queues::Queues,
+    seeker::Seeker,
     settings::Settings,
 };
 use ledger::Draft;
@@ -44,11 +45,11 @@ impl Reservations {
             .flat_map(|granted| granted.nodes.iter().copied())
     }
 
-    /// Whether a run of `queue` (none: of one that nothing was reserved for) may be on the node from `now` until `ends` (none: nobody knows).
+    /// Whether a run of the seeker may be on the node from `now` until `ends`; `None` if the end is unknown.
     pub fn let_in(
         &self,
         queues: &Queues,
-        queue: Option<QueueNo>,
+        seeker: &Seeker<'_>,
         node: NodeNo,
         now: Millis,
         ends: Option<Millis>,
@@ -58,8 +59,7 @@ impl Reservations {
         let here = overlapping.filter(|(at, _)| *at == node);
         let mut names = here.filter_map(|(_, name)| self.granted.get(name));
         names.all(|granted| {
-            let for_queue = |no: QueueNo| queues.get(no).name == granted.terms.queue;
-            granted.terms.from <= now && queue.is_some_and(|queue| queues.up(queue).any(for_queue))
+            granted.terms.from <= now && seeker.is_below(queues, &granted.terms.queue)
         })
     }
 

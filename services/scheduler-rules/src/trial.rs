@@ -111,6 +111,7 @@ impl Scheduler {
             class: &class,
             policy: self.placement_policy_by(queue, priority_class),
             queue,
+            queue_name: name,
             run_time_ms: spec.estimate_ms(),
         };
         let preempts = priority_class.is_some_and(|class| class.preempts);

@@ -195,6 +195,49 @@ fn reserved_nodes_are_for_their_queue_in_their_time() {
 }
 
 #[test]
+fn a_reservation_takes_open_nodes_that_no_other_has_then() {
+    let mut w = World::new();
+    w.nodes(&["n1", "n2", "n3"]);
+    w.admin(AdminChange::Cordon(CordonSet {
+        node: token("n1"),
+        cordoned: true,
+        drain: false,
+        at_once: 0,
+    }));
+    let mut reserve = |name: &str, seconds: (i64, i64), nodes: u32| {
+        let moment = |seconds: i64| w.now.plus(seconds * 1000);
+        w.admin(AdminChange::Reservation(ReservationSet {
+            reservation: token(name),
+            wanted: Some(AdvanceReservation {
+                queue: token("a"),
+                from: moment(seconds.0),
+                until: moment(seconds.1),
+                nodes,
+                selector: Vec::new(),
+            }),
+        }));
+        let events = w.settle().into_iter();
+        let granted = events.filter_map(|event| match event {
+            Event::ReservationDecided(fact) => Some(fact.nodes),
+            _ => None,
+        });
+        let mut nodes: Vec<Vec<Token>> = granted.collect();
+        assert_eq!(nodes.len(), 1, "{name}");
+        nodes.swap_remove(0)
+    };
+    let first = reserve("first", (100, 200), 1);
+    let second = reserve("second", (150, 250), 1);
+    let mut both = [first.clone(), second].concat();
+    both.sort();
+    assert_eq!(both, [token("n2"), token("n3")]);
+    assert_eq!(reserve("third", (150, 160), 1), []);
+    assert_eq!(reserve("later", (250, 300), 2).len(), 2);
+    assert_eq!(reserve("again", (250, 300), 1), []);
+    // The first may take its own node again.
+    assert_eq!(reserve("first", (100, 210), 1), first);
+}
+
+#[test]
 fn devices_and_zones_are_in_the_placement() {
     let zone = |gpus| vocab::Zone {
         cpu_milli: 16_000,

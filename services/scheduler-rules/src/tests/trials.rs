@@ -5,7 +5,7 @@ use super::{
     *,
 };
 use proptest::{prelude::*, test_runner::TestRunner};
-use vocab::Candidate;
+use vocab::{AdvanceReservation, Candidate, fact::ReservationSet};
 
 /// What becomes of it in the first round after it was asked for and granted its quota.
 #[derive(Debug, PartialEq)]
@@ -94,6 +94,43 @@ fn gang(size: u32, min: u32) -> Gang {
         min,
         uniform_label: None,
     }
+}
+
+#[test]
+fn one_finds_room_on_a_node_that_is_reserved_for_its_queue() {
+    let mut w = World::new();
+    w.nodes(&["n", "m"]);
+    w.admin(AdminChange::Reservation(ReservationSet {
+        reservation: token("demo"),
+        wanted: Some(AdvanceReservation {
+            queue: token("r"),
+            from: w.now,
+            until: w.now.plus(3_600_000),
+            nodes: 1,
+            selector: Vec::new(),
+        }),
+    }));
+    w.settle();
+    let check = |w: &World, queue: &str, cores: u64, nodes: usize| {
+        let spec = job(cores, 1);
+        let trial = tried(w, queue, &spec, &[]).unwrap().decided;
+        let (became, explained) = asked(&mut w.clone(), queue, spec, None);
+        assert!(
+            is_as_decided(&trial, &became, explained),
+            "{trial:?}, {became:?}"
+        );
+        let found = match trial {
+            WouldBe::Placed { candidates, .. } => candidates.len(),
+            _ => 0,
+        };
+        assert_eq!(found, nodes, "{queue} {cores}");
+    };
+    check(&w, "a", 1, 1);
+    check(&w, "r", 1, 2);
+    w.submit("a", 1, job(32, 1));
+    w.settle();
+    check(&w, "a", 1, 0);
+    check(&w, "r", 1, 1);
 }
 
 #[test]

@@ -180,3 +180,26 @@ fn the_first_change_after_a_restart_is_seen_by_preemption() {
     w.settle();
     assert_eq!((w.on_nodes(&high), w.on_nodes(&low)), (1, 0));
 }
+
+#[test]
+fn a_nominee_of_a_queue_at_its_limit_stays_one() {
+    let mut w = World::new();
+    w.node("n", 1, capacity(8, 64, 0));
+    w.queue("q", |queue| {
+        queue.limits = vec![(vocab::ResourceKind::Cpu, 8000)]
+    });
+    let other = w.submit("u", 1, class(job(8, 1), 0));
+    w.settle();
+    let high = w.submit("q", 1, class(job(8, 1), 2));
+    let numbers = [other[0], high[0]];
+    let expected = [
+        "1 preempted priority",
+        "1 stopping",
+        "2 nominated n",
+        "2 waits nominated",
+    ];
+    check(&mut w, &numbers, &expected);
+    w.report(other[0], "n", RunState::Finished);
+    w.settle();
+    assert_eq!(w.on_nodes(&high), 1);
+}

@@ -36,9 +36,10 @@ pub fn promises_can_be_kept(world: &World) {
     let starts = promise.from.max(world.now);
     let ends = (live.run_time_ms > 0).then(|| starts.plus(live.run_time_ms as i64));
     let queues = state.waiting.queues();
+    let seeker = state.seeker(promise.to, live);
     let let_in = state
         .reservations
-        .let_in(queues, Some(live.queue), promise.node, starts, ends);
+        .let_in(queues, &seeker, promise.node, starts, ends);
     assert!(let_in, "{promise:?}");
     let group = state.waiting.pending_group_of(live).unwrap();
     let key = state.waiting.scheduling_key(group.key.scheduling_key);
