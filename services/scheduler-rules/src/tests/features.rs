@@ -238,6 +238,22 @@ fn a_reservation_takes_open_nodes_that_no_other_has_then() {
 }
 
 #[test]
+fn a_zone_has_its_own_memory() {
+    let mut w = World::new();
+    // Zones of 4 cores and 32 GiB.
+    w.node("n", 1, two_zones());
+    let jobs = w.submit("t", 3, in_one_zone(job(1, 20)));
+    w.settle();
+    assert_eq!(w.held(&jobs), jobs[..2]);
+    let small = w.submit("t", 1, in_one_zone(job(1, 12)));
+    w.settle();
+    assert_eq!(w.on_nodes(&small), 1);
+    w.report(jobs[0], "n", RunState::Finished);
+    w.settle();
+    assert_eq!(w.held(&jobs), jobs[1..]);
+}
+
+#[test]
 fn devices_and_zones_are_in_the_placement() {
     let zone = |gpus| vocab::Zone {
         cpu_milli: 16_000,
