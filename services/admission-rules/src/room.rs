@@ -301,7 +301,7 @@ mod tests {
         AllocationSpec::plain(short(), 1000, 1)
     }
 
-    /// What a live allocation takes beyond a plain one.
+    /// Compares the bytes of a live allocation beyond those of a plain one.
     fn check(change: impl FnOnce(&mut AllocationSpec), expected: u64) {
         let mut spec = plain();
         change(&mut spec);

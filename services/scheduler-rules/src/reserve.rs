@@ -45,7 +45,7 @@ impl Reservations {
             .flat_map(|granted| granted.nodes.iter().copied())
     }
 
-    /// Whether a run of the seeker may be on the node from `now` until `ends`; `None` if the end is unknown.
+    /// Returns whether a run of the seeker may be on the node from `now` until `ends`; `None` if the end is unknown.
     pub fn let_in(
         &self,
         queues: &Queues,

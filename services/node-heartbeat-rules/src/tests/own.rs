@@ -1,8 +1,8 @@
-//! Facts of its own that do not fit the state: each is an error of the ledger or of the code, and the leader stops.
+//! Facts of node-heartbeat that do not fit the state. Each is an error of the ledger or of the code, and the leader stops.
 
 use super::*;
 
-/// The state that refuses the fact, or `fits`.
+/// Compares the reason for which the state refuses the fact, or `fits`.
 fn check(t: &Table, fact: impl Into<Event>, expected: &str) {
     let fact = fact.into();
     let found = t.state.clone().evolve_event(&t.at(0), &fact);

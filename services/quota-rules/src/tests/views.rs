@@ -1,9 +1,9 @@
-//! What the books say of accounts and allocations.
+//! Queries on accounts and allocations.
 
 use super::*;
 use vocab::AllocationNo;
 
-/// Which of the questions on an allocation are answered with yes, on what it counts, and which budgets it has.
+/// Returns the queries on an allocation that are true, the resources that it counts on, and its budgets.
 pub(super) fn claim(world: &World, no: u64) -> String {
     let (state, no) = (&world.state, AllocationNo(no));
     let answers = [

@@ -1,9 +1,9 @@
-//! What the metrics show of a state.
+//! Metrics of a state.
 
 use super::*;
 use ledger::figures::{Figures, Value};
 
-/// The gauges as `name{labels} value`, without those of value 0; what is in thousandths has three digits after the point.
+/// Returns the gauges as `name{labels} value`, without those of value 0.
 fn shown(w: &World) -> Vec<String> {
     let mut figures = Figures::default();
     w.state.show(w.now, &mut figures);
@@ -19,7 +19,7 @@ fn shown(w: &World) -> Vec<String> {
     gauges.collect()
 }
 
-/// Count and sum of the two distributions.
+/// Returns count and sum of the two distributions.
 fn times(w: &World) -> Vec<(u64, u64)> {
     let mut figures = Figures::default();
     w.state.show(w.now, &mut figures);
