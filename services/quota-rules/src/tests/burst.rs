@@ -35,6 +35,18 @@ fn another_one_begins_after_a_rest() {
 }
 
 #[test]
+fn who_needs_a_burst_stands_aside_when_that_of_another_is_over() {
+    check(
+        "tenant a wait, limit a cpu 4 burst=6/1000, ask 1 a cpu=3 => 1 reserved
+         ask 2 a cpu=5 => 2 waits quota exceeded: a cpu (limit 6, actual 8)
+         ask 3 a cpu=2 prio=1 => 3 reserved burst
+         ? wake => 1000
+         at 1000 => 1 reclaimed; 2 waits burst over: a cpu (limit 4, actual 5)
+         end 1 => 1 released",
+    );
+}
+
+#[test]
 fn what_was_taken_back_once_is_not_on_its_way_any_more() {
     check(
         "limit a cpu 4 burst=6/1000, ask 1 a cpu=4, ask 2 a cpu=2 => 1 reserved; 2 reserved burst

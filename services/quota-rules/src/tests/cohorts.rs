@@ -10,6 +10,16 @@ fn check_two(table: &str) {
 }
 
 #[test]
+fn one_behind_another_that_takes_nothing_back_takes_nothing_either() {
+    check(
+        "tenant a cohort=c, tenant b cohort=c wait lower, limit a cpu 0, limit b cpu 4
+         ask 1 a cpu=2 prio=-1, ask 2 a cpu=2 prio=9 => 1 reserved borrowed; 2 reserved borrowed
+         ask 3 b cpu=4 => 3 waits quota exceeded: b cpu (limit 0, actual 4)
+         ask 4 b cpu=2 => 4 waits quota exceeded: b cpu (limit 0, actual 4)",
+    );
+}
+
+#[test]
 fn one_behind_another_takes_back_its_part_as_well() {
     check(
         "tenant a cohort=c, tenant b cohort=c wait, limit a cpu 0, limit b cpu 4

@@ -189,7 +189,7 @@ fn times_count_from_the_request_of_what_this_leader_decides() {
     let started = w.now.since(asked) as u64;
     w.decide();
     assert_eq!(times(&w), [(1, placed), (1, started)]);
-    // What is read of the past does not count.
+    // Placements that are read from a snapshot do not count.
     w.state = again(&w.state);
     assert_eq!(times(&w), [(0, 0), (0, 0)]);
 }
