@@ -578,8 +578,8 @@ mod tests {
         assert!(taken["batches"] <= 2, "{taken:?}");
     }
 
-    /// How many messages of `other`, which always has one waiting, are taken before the next of `debtor`, which used `used`
-    /// in one message and sends again after `pause` more of the others.
+    /// Returns the number of messages of `other` that are taken before the second one of `debtor`. The first one used `used`
+    /// operations; the second one is sent after `pause` messages of `other`, which always has one waiting.
     fn turns_behind(used: usize, size: usize, pause: usize) -> usize {
         let mut inbox = inbox(1 << 20);
         inbox.push(message(1, "debtor", size));

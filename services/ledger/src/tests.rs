@@ -1,4 +1,4 @@
-//! A decider and its replica on a ledger that a scheduler writes, too: what each reader makes of the same records.
+//! A decider and its replica on a ledger that a scheduler writes as well: all readers of the same records agree.
 
 use super::*;
 use crate::{content::Events, frame::Encoded, memory::MemoryBus};
@@ -18,7 +18,7 @@ vocab::inputs! {
     pub enum Input { AllocationEnded }
 }
 
-/// Releases what has ended, not before 100.
+/// Releases ended allocations, at the earliest at 100.
 #[derive(Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 struct Releases(BTreeSet<AllocationNo>);
 
@@ -76,7 +76,7 @@ fn ended(no: u64) -> Event {
     fact.into()
 }
 
-/// All that stands on the ledger, and the scheduler's last frame.
+/// All records of a ledger, and the last frame of its scheduler.
 #[derive(Default)]
 struct Ledger {
     records: Vec<Record>,
@@ -88,7 +88,7 @@ impl Ledger {
         Lsn(self.records.len() as u64 + 1)
     }
 
-    /// A frame of the scheduler, which has read up to `through`.
+    /// Appends a frame of the scheduler, which has read up to `through`.
     fn scheduler(&mut self, through: u64, events: &[Event]) -> Record {
         let mut encoded = Encoded::Columns(Box::default());
         let mut written = Events::default();
@@ -120,7 +120,7 @@ fn lsn_ms(lsn: Lsn) -> i64 {
 
 const LEADER: [u8; 16] = [1; 16];
 
-/// What the leader seals after it has decided at `now`.
+/// Decides at `now` and returns the sealed frame.
 fn decided(leader: &mut Replica<Releases>, now: i64) -> Option<Sealed> {
     let mut draft = leader.draft(Millis(now), Level::KNOWN);
     leader.state_mut().decide(&(), &mut draft);
@@ -199,7 +199,7 @@ fn a_leader_a_reader_and_a_restored_one_are_the_same() {
     }
 }
 
-/// Of a replica that has read and folded the whole ledger.
+/// Returns the snapshot of a replica that has read and folded the whole ledger.
 fn leader_snapshot(ledger: &Ledger) -> Snapshot {
     let mut replica = Replica::<Releases>::default();
     for record in &ledger.records {
@@ -260,7 +260,7 @@ fn a_leader_that_was_overtaken_stops() {
     let lsn = ledger.append(&empty);
     let found = leader.receive(&ledger.records[1]);
     assert_eq!(found.map(|_| ()), Err(ReplicaError::Overtaken(lsn)));
-    // One that has not folded that far goes on.
+    // A replica that has not folded that far continues.
     let mut reader = Replica::<Releases>::default();
     reader.receive(&record).unwrap();
     assert!(reader.receive(&ledger.records[1]).unwrap().is_some());
