@@ -238,6 +238,20 @@ fn a_reservation_takes_open_nodes_that_no_other_has_then() {
 }
 
 #[test]
+fn a_zone_has_its_own_cores() {
+    let mut w = World::new();
+    // Zones of 4 cores and 32 GiB.
+    w.node("n", 1, two_zones());
+    let large = w.submit("t", 2, in_one_zone(job(3, 1)));
+    let small = w.submit("t", 1, in_one_zone(job(2, 1)));
+    w.settle();
+    assert_eq!((w.on_nodes(&large), w.on_nodes(&small)), (2, 0));
+    w.report(large[0], "n", RunState::Finished);
+    w.settle();
+    assert_eq!(w.on_nodes(&small), 1);
+}
+
+#[test]
 fn a_zone_has_its_own_memory() {
     let mut w = World::new();
     // Zones of 4 cores and 32 GiB.
