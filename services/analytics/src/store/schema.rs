@@ -79,14 +79,16 @@ fn views() -> Vec<View<'static>> {
 }
 
 impl Store {
-    /// Makes what is missing, and says what else is not as it is to be. If rows lack something that only the ledger can
+    /// Makes what is missing, replaces views that have another query, as another build made them, and reports what else is not as it
+    /// is to be. If rows lack something that only the ledger can
     /// give, all tables of it are made anew, empty, and the ledger fills them; samples that lack something go. It can be
     /// repeated, and called by several at once.
     pub async fn ensure(&self) -> Result<Vec<Drift>, StoreError> {
         self.create_database().await?;
         for _ in 0..ROUNDS {
             let drifts = self.diff().await?;
-            if !drifts.iter().any(Drift::is_missing) {
+            let mends = |drift: &Drift| drift.is_missing() || is_another_view(drift);
+            if !drifts.iter().any(mends) {
                 return Ok(drifts);
             }
             match self.mend(&drifts).await {
@@ -131,6 +133,17 @@ impl Store {
         {
             for statement in statements(TABLES_SQL).chain(view_statements()) {
                 self.execute(statement).await?;
+            }
+        }
+        let replaced = |view: &str| {
+            let mut others = drifts.iter().filter(|drift| is_another_view(drift));
+            others.any(|drift| drift.subject.table == view)
+        };
+        for View { name, select, .. } in views() {
+            if replaced(name) {
+                tracing::info!(view = name, "view replaced");
+                let create = format!("CREATE OR REPLACE VIEW {name} AS\n{select}");
+                self.execute(&create).await?;
             }
         }
         for statement in mends(drifts) {
@@ -218,6 +231,11 @@ impl Store {
         text.replace(&format!("`{database}`."), "")
             .replace(&format!("{database}."), "")
     }
+}
+
+/// Returns whether a view has another query. A view holds no rows, so it can be replaced.
+fn is_another_view(drift: &Drift) -> bool {
+    drift.subject.what == What::View && drift.expected.is_some() && drift.found.is_some()
 }
 
 /// What makes the parts that are missing and are not made with their table: defaults, and all comments of a table at once.

@@ -86,7 +86,7 @@ async fn every_object_says_its_state_since_when_and_why() {
     .await;
     let of = |no, text| format!("{} allocation {text}", id(no));
     let allocations = [
-        of(1, "requested 1700000000003 quota_exceeded"),
+        of(1, "awaiting_quota 1700000000003 quota_exceeded"),
         of(2, "queued 1700000000003 no_room_now"),
         of(3, "running 1700000000003"),
         of(4, "stopping 1700000000003 preempted"),
