@@ -55,6 +55,8 @@ fn every_broken_quantity_and_name_is_named() {
     });
     let whole = t.spec(|r| (r.gpu_count, r.gpu_milli) = (2, 1000));
     assert_eq!(whole.unwrap().gpu.map(|gpu| gpu.milli), Some(1000));
+    let half = t.spec(|r| (r.gpu_count, r.gpu_milli) = (1, 500));
+    assert_eq!(half.unwrap().gpu.map(|gpu| gpu.milli), Some(500));
     let gpu = max.unwrap().gpu.unwrap();
     assert_eq!((gpu.count, gpu.milli), (16, 1000));
     assert_eq!(gpu.models, [token("A"), token("B")]);
