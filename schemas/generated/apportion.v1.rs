@@ -820,7 +820,7 @@ pub struct Refusal {
 #[repr(i32)]
 pub enum RunExitReason {
     Unspecified = 0,
-    /// It took more memory than it might.
+    /// Its memory was at its limit: the kernel ended it, or it failed, without a cgroup, and its largest process had 90 % of the limit.
     OutOfMemory = 1,
     /// There is no such program, or it cannot be run.
     CouldNotStart = 2,
@@ -4541,7 +4541,7 @@ pub struct UsageQuery {
     /// A token.
     #[prost(string, tag = "8")]
     pub priority_class: ::prost::alloc::string::String,
-    /// cpu, memory, gpu or gpu:<model>.
+    /// Only use of this resource: cpu, memory, gpu (all models) or gpu:<model>; empty: of all.
     #[prost(string, tag = "9")]
     pub resource: ::prost::alloc::string::String,
     /// 1..1000; 0 means 100.
@@ -5406,7 +5406,7 @@ pub struct SettingsQuery {
 /// Operators only.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct RatesQuery {
-    /// Only of this resource: cpu, memory, gpu or gpu:<model>; empty: of all.
+    /// Only rates of this resource: cpu, memory, gpu (with those of models) or gpu:<model>; empty: of all.
     #[prost(string, tag = "1")]
     pub resource: ::prost::alloc::string::String,
     /// Of a page, 1..1000; 0: 200.
