@@ -311,7 +311,7 @@ pub struct PriorityClass {
     /// It may send preemptible allocations of lower value back.
     #[prost(bool, tag = "3")]
     pub preempts: bool,
-    /// Between being told to stop and being expected to have stopped, 0..3600000; 0: the node agent's own grace.
+    /// Time in which a stopped run has to end, 0..3600000; 0: the node agent's own grace.
     #[prost(uint64, tag = "4")]
     pub grace_ms: u64,
     /// Absent: the queue's.
@@ -3613,7 +3613,7 @@ pub struct SetPriorityClass {
     /// It may send preemptible allocations of lower value back.
     #[prost(bool, tag = "4")]
     pub preempts: bool,
-    /// Between being told to stop and being expected to have stopped, 0..3600000; 0: the node agent's own grace.
+    /// Time in which a stopped run has to end, 0..3600000; 0: the node agent's own grace.
     #[prost(int64, tag = "5")]
     pub grace_ms: i64,
     /// Absent: the queue's.

@@ -123,7 +123,7 @@ class Contexts(unittest.TestCase):
                 self.refused(3, *operator, "reserve", "own", "--queue", "nosuch", "--until", "2099-01-01T00:00:00Z", "--nodes", "1",
                              "--operation-id", identifier)
                 found = json.loads(self.apportion(*operator, "refusals", "-o", "json"))
-                self.assertIn(identifier, [it["operation_id"] for it in found], found)
+                self.assertIn(identifier, [it["operation_id"] for it in found["items"]], found)
 
     def test_an_operator_changes_what_it_names_and_reads_what_a_tenant_has(self):
         creds = self.stack.creds("operator")

@@ -547,7 +547,7 @@ SELECT q.*,
 FROM scheduling_queue AS q
 LEFT JOIN queues AS s ON s.queue = q.queue
 LEFT JOIN scheduling_policy AS p ON true;
-COMMENT ON VIEW queue_order IS 'In which order the scheduler takes what waits in a queue: nominated allocations, then queued ones by rank, turn and arrival, then paused ones, and last those that wait for quota. The rank is the priority, or with aging the moment of the request moved by the priority.';
+COMMENT ON VIEW queue_order IS 'Order in which the scheduler takes waiting allocations: nominated allocations, then queued ones by rank, turn and arrival, then paused ones, and last those that wait for quota. The rank is the priority, or with aging the moment of the request moved by the priority.';
 
 -- A type is a branch, so a query that names it reads one table, by that table's indexes.
 CREATE VIEW object_states AS

@@ -370,7 +370,9 @@ pub fn started_ms(one: &AllocationView) -> i64 {
 /// Where it stands, and why in a word or two, as fits into a column.
 pub fn state(one: &AllocationView) -> String {
     let reason = |waiting: &Waiting| match (&waiting.quota, waiting.reason()) {
-        (Some(refusal), v1::WaitingReason::Quota) => words(refusal.rule()),
+        (Some(refusal), v1::WaitingReason::Quota | v1::WaitingReason::Unspecified) => {
+            words(refusal.rule())
+        }
         (_, reason) => words(reason),
     };
     stands(one, reason)

@@ -37,3 +37,35 @@ impl<K> Unread<K> {
         self.0.iter().map(|(frame, _)| frame)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        content::{Content, Events, RawFrame},
+        frame::Digest,
+    };
+    use bytes::Bytes;
+    use std::sync::Arc;
+    use vocab::{Kinds, Writer};
+
+    fn frame(lsn: u64) -> Frame {
+        let (head, digest) = (RawFrame::default(), Digest([0; 32]));
+        let content = Content::written(head, digest, Bytes::new(), Events::default());
+        Frame::of(Lsn(lsn), Writer::Admission, Arc::new(content), Kinds::ALL)
+    }
+
+    #[test]
+    fn a_reader_has_reached_the_position_before_its_first_unread_frame() {
+        let mut unread = Unread::default();
+        assert_eq!(unread.reached(Lsn(7)), Lsn(7));
+        for lsn in [8, 11] {
+            unread.push(frame(lsn), ());
+        }
+        assert_eq!(unread.reached(Lsn(12)), Lsn(7));
+        assert!(unread.next(Lsn(9)).is_some());
+        assert_eq!(unread.reached(Lsn(12)), Lsn(10));
+        assert!(unread.next(Lsn(12)).is_some());
+        assert_eq!(unread.reached(Lsn(12)), Lsn(12));
+    }
+}

@@ -15,8 +15,8 @@ const LOCK: &str =
 /// Everything that a schema's tables and views are, one fact a row. What backs a constraint is no index of its own.
 const CATALOGUE: &str = include_str!("schema/catalogue.sql");
 
-/// Makes what is missing of a schema's tables, replaces checks and comments that are otherwise, as another build wrote them,
-/// and says what else is not as it is to be. Tables that lack a column, that are lacking themselves, or whose rows break a
+/// Makes what is missing of a schema's tables, replaces checks, comments and views that another build wrote otherwise, and reports
+/// what else is not as it is to be. Tables that lack a column, that are lacking themselves, or whose rows break a
 /// check, are made anew with all the others, empty: the ledger fills them. It can be repeated, and called by several at once.
 pub async fn ensure(connection: &mut PgConnection, ddl: &str) -> Result<Vec<Drift>, WarmError> {
     let mut tx = connection.begin().await?;
@@ -54,14 +54,20 @@ pub async fn ensure(connection: &mut PgConnection, ddl: &str) -> Result<Vec<Drif
     Ok(drift(&expected, &found))
 }
 
-/// Not if a row breaks a check.
+/// In SQLSTATE: a view would have other columns than the one that it replaces.
+const INVALID_TABLE_DEFINITION: &str = "42P16";
+
+/// Returns false if a row breaks a check, or a view has other columns.
 async fn mended(tx: &mut PgConnection, statements: &[String]) -> Result<bool, WarmError> {
     let mut aside = tx.begin().await?;
     for statement in statements {
         tracing::info!(statement, "tables mended");
         match aside.execute(raw_sql(statement)).await {
             Ok(_) => {}
-            Err(sqlx::Error::Database(error)) if error.is_check_violation() => {
+            Err(sqlx::Error::Database(error))
+                if error.is_check_violation()
+                    || error.code().as_deref() == Some(INVALID_TABLE_DEFINITION) =>
+            {
                 aside.rollback().await?;
                 return Ok(false);
             }
@@ -137,10 +143,10 @@ fn drop_all(expected: &Snapshot, found: &Snapshot) -> String {
     drop("VIEW", named(What::View)) + &drop("TABLE", named(What::Table))
 }
 
-/// What makes a part that is missing, or puts a check or comment in the place of another; none: it is no part, or that is a
-/// person's to do.
+/// Returns the statement that makes a missing part, or replaces a check, a comment or a view, which holds no rows. `None`: it is
+/// no part, or a person decides.
 fn statement(drift: &Drift, expected: &Snapshot) -> Option<String> {
-    let is_replaced = matches!(drift.subject.what, What::Check | What::Comment);
+    let is_replaced = matches!(drift.subject.what, What::Check | What::Comment | What::View);
     if !drift.is_missing() && !is_replaced {
         return None;
     }
@@ -170,7 +176,7 @@ fn statement(drift: &Drift, expected: &Snapshot) -> Option<String> {
                 false => comment("COLUMN", &format!("{table}.{name}"), text),
             });
             let comments: String = comments.collect();
-            format!("CREATE VIEW {table} AS {definition};{comments}")
+            format!("CREATE OR REPLACE VIEW {table} AS {definition};{comments}")
         }
         What::Storage => format!("ALTER TABLE {table} SET ({definition})"),
         What::Default => {

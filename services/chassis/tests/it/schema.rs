@@ -221,9 +221,14 @@ async fn what_is_otherwise_is_named() {
     .await;
 }
 
-/// A check and a comment are their build's.
+/// A check, a comment and a view are their build's.
 #[tokio::test]
-async fn checks_and_comments_of_another_build_are_replaced() {
+async fn checks_comments_and_views_of_another_build_are_replaced() {
+    mended(
+        "CREATE OR REPLACE VIEW large AS SELECT name FROM things WHERE amount > 7",
+        "large: view different, expected  SELECT name\n   FROM things\n  WHERE (amount > 100), found  SELECT name\n   FROM things\n  WHERE (amount > 7)",
+    )
+    .await;
     mended(
         "ALTER TABLE things DROP CONSTRAINT things_amount_check;
          ALTER TABLE things ADD CONSTRAINT things_amount_check CHECK (amount > 0)",

@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(sums(&several), expected);
         let json = several.page().written(Form::Json).unwrap();
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
-        assert_eq!(json["total_micro"], "3000003");
+        assert_eq!(json["total_micro"], 3_000_003);
         let csv = of(&["a"]).page().written(Form::Csv).unwrap();
         let names =
             "tenant,team,resource,remark,quantity,micro_per_unit_hour,amount_micro,currency";

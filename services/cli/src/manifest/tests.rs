@@ -690,9 +690,13 @@ impl Inbox {
     }
 
     fn plan(&self, file: &str, prune: bool) -> Result<Plan, Vec<String>> {
+        self.plan_at(NOW_MS, file, prune)
+    }
+
+    fn plan_at(&self, now_ms: i64, file: &str, prune: bool) -> Result<Plan, Vec<String>> {
         let views: Vec<SettingView> = self.reported.values().cloned().collect();
-        let standing = Standing::of(&views, NOW_MS).unwrap();
-        plan(&read([("file", file)]), &standing, prune, NOW_MS)
+        let standing = Standing::of(&views, now_ms).unwrap();
+        plan(&read([("file", file)]), &standing, prune, now_ms)
     }
 
     /// Sends the changes as `apply` does, up to the first refusal.
@@ -744,7 +748,8 @@ proptest! {
         let Ok(plan) = inbox.plan(&file, prune) else { return Ok(()) };
         let applied = inbox.apply(&plan);
         prop_assert_eq!(applied, Ok(()), "{:?}\n{}", plan, file);
-        let again = inbox.plan(&file, prune).unwrap();
+        // A rate without a moment counts from the next millisecond.
+        let again = inbox.plan_at(NOW_MS + 1, &file, prune).unwrap();
         prop_assert!(sends_nothing(&again), "{:?}\n{}", again, file);
     }
 }
@@ -873,7 +878,7 @@ fn a_plan_refuses_what_the_inbox_would_refuse() {
     );
     let rate = |rest: &str| format!("kind: Rate\nresource: {rest}");
     check(
-        &rate("gpu\nprice: 1"),
+        &rate("gpu\nprice: 1\ncorrection: true"),
         "Rate: effective_from: period closed: ",
     );
     check(

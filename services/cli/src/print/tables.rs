@@ -42,7 +42,7 @@ fn lines(sheet: &Sheet, width: usize) -> Vec<String> {
         ..Look::default()
     };
     let (text, _) = sheet.for_people(look);
-    text.lines().map(str::to_owned).collect()
+    text.split('\n').map(str::to_owned).collect()
 }
 
 fn tables() -> Vec<(&'static str, Sheet)> {

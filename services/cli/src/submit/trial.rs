@@ -738,7 +738,7 @@ A trial is a snapshot (quota as of lsn 12, the scheduler as of lsn 13) and promi
             ..v1::Refusal::default()
         });
         let why = against(&unjudged, &never);
-        let expected = "no node of the cell could hold it, even when empty: no node has a GPU of a model that it allows";
+        let expected = "no node of the cell could hold it, even when empty: no node that it may use has a GPU of a model that it allows";
         assert_eq!(why.as_deref(), Some(expected));
         let value = quota_value(&unjudged);
         assert_eq!(value["decided"], "not_judged");

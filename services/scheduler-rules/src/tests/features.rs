@@ -343,7 +343,7 @@ fn a_pending_group_is_explained_by_filters_and_what_is_missing() {
         counts,
         [
             (Filter::NotReady, 1),
-            (Filter::Capacity, 2),
+            (Filter::GpuModel, 2),
             (Filter::Cpu, 1)
         ]
     );

@@ -987,7 +987,7 @@ fn what_is_told_of_a_pending_group_is_why_it_waits_now() {
     w.report_by_itself(web, "n", RunState::Failed);
     let no = w.submit("q1", 1, large())[0];
     w.decide();
-    assert_eq!(w.reason(no), "larger_than_any_node");
+    assert_eq!(w.reason(no), "no_node_of_model");
 }
 
 /// Else the higher one among them would clear nodes for the lower one, which those who had to go would clear again.

@@ -239,6 +239,7 @@ fn a_request_that_is_too_large_is_told_why() {
     let reason = "request 1 larger_than_any_node capacity:3";
     check(&mut w, &[request("t", job(64, 1))], &[reason]);
     let devices = gpus(job(1, 1), 8, 1000);
+    let reason = "request 1 larger_than_any_node gpu_model:2 capacity:1";
     check(&mut w, &[request("t", devices)], &[reason]);
 }
 

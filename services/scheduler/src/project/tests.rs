@@ -365,7 +365,16 @@ fn counted(projection: &WarmProjection) -> BTreeMap<CountKey, Count> {
             AllocationState::Nominated { .. } => {
                 let waiting = Counted::Waiting {
                     pending_group: None,
-                    reason: None,
+                    reason: Some(WaitingReason::Nominated),
+                };
+                (Some(waiting), None)
+            }
+            AllocationState::Requested {
+                refusal: Some(refusal),
+            } => {
+                let waiting = Counted::Waiting {
+                    pending_group: None,
+                    reason: Some(refusal.waiting_reason()),
                 };
                 (Some(waiting), None)
             }
@@ -470,7 +479,7 @@ fn a_batch_writes_a_row_once_and_says_whether_it_was_in_the_queue() {
 fn a_queue_counts_what_waits_and_what_it_holds_and_a_node_what_is_on_it() {
     check_batches(
         "requested, waits for quota, reserved, waiting, placed + started, preempted, requeued, depends, nominated, placed, ended",
-        "requested first, requested, queued, queued waited, running waited, allocation_placed, stopping, queued, \
+        "requested first, requested, queued waited, queued waited, running waited, allocation_placed, stopping, queued, \
          queued waited, nominated waited, placed waited, ended, allocation_ended",
     );
 }

@@ -216,6 +216,7 @@ fn every_state_is_a_sentence() {
     pauses.allocation.pending_group = None;
     pauses.place = pauses.place.map(|place| PlaceInQueue {
         standing: Standing::Paused(Millis(60_000)),
+        free_from: None,
         position_in_line: None,
         ahead: Ahead::default(),
         start: None,

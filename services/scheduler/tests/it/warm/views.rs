@@ -41,7 +41,8 @@ fn fact(random: &mut Seeded, allocation: AllocationNo) -> Event {
     let pick = random.below(4) as usize;
     let refusal = Refusal::over(rules[pick % rules.len()], "t cpu", 1, 2);
     let node = token("n1");
-    let at = Millis(1_700_000_000_000);
+    // Later than all facts of the history.
+    let at = Millis(1_700_001_000_000);
     match random.below(12) {
         0 | 1 => QuotaReserved {
             allocation,

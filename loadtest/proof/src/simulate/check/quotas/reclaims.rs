@@ -77,7 +77,7 @@ impl Quotas {
             let (Some(most), Some(own)) = (limits(tenant), limits(lender)) else {
                 return false;
             };
-            // Only a tenant above its limit gives back, and a lender gets back no more than its own.
+            // Only from a tenant above its limit, and no more than the lender's own.
             let borrows = self.staying(tenant, resource) > most;
             let asked = unit.iter().map(|one| one.amount(resource)).sum::<u64>();
             let wanted = self.held(lender, resource) + asked;
