@@ -344,9 +344,10 @@ macro_rules! positioned {
     ($($query:ident),* $(,)?) => {
         $(impl Positioned for $query {
             fn at(&self, lsn: u64) -> Option<Self> {
-                (self.at_lsn < lsn).then(|| Self {
-                    at_lsn: lsn,
-                    ..self.clone()
+                (self.at_lsn < lsn).then(|| {
+                    let mut later = self.clone();
+                    later.at_lsn = lsn;
+                    later
                 })
             }
         })*

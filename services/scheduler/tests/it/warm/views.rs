@@ -226,12 +226,11 @@ async fn every_view_counts_the_same_states() {
         let at = random.below(ALLOCATIONS as u64) as usize;
         let (allocation, stage) = stages[at];
         let event = fact(&mut random, allocation);
-        match LifeFact::of(&event) {
-            Some(fact) => match stage.next(fact) {
+        if let Some(fact) = LifeFact::of(&event) {
+            match stage.next(fact) {
                 Some(next) if !stage.is_over() => stages[at].1 = next,
                 _ => continue,
-            },
-            None => {}
+            }
         }
         cell.say(event).await;
         facts += 1;
