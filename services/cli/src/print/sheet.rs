@@ -2,7 +2,7 @@
 
 use super::{Look, Tone};
 use crate::{Failure, amount};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 use std::cmp::Ordering;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -55,8 +55,16 @@ pub struct Cell {
     #[serde(skip)]
     tone: Tone,
     /// For programs; none: the same.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "digits")]
     exact: Option<Value>,
+}
+
+/// Writes a number as text: a page reads numbers of JSON as doubles, which lose digits above 2^53.
+fn digits<S: Serializer>(exact: &Option<Value>, to: S) -> Result<S::Ok, S::Error> {
+    match exact {
+        Some(Value::Number(number)) => to.collect_str(number),
+        exact => exact.serialize(to),
+    }
 }
 
 impl Cell {
@@ -432,5 +440,25 @@ pub(super) fn text(value: &Value) -> String {
         Value::Null => String::new(),
         Value::String(text) => text.clone(),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_gets_all_digits() {
+        let check = |cell: Cell, expected: &str| {
+            let found = serde_json::to_string(&cell).expect("a cell is JSON");
+            assert_eq!(found, expected);
+        };
+        let bytes = 18_296_251_443_314_689_u64;
+        check(
+            counted("5 GiBh".to_owned(), bytes),
+            r#"{"text":"5 GiBh","exact":"18296251443314689"}"#,
+        );
+        check(absent("-"), r#"{"text":"-","exact":null}"#);
+        check(plain("a"), r#"{"text":"a"}"#);
     }
 }
