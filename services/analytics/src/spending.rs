@@ -8,7 +8,7 @@ use std::{convert::Infallible, time::Duration};
 
 /// Real time between two readings, at least.
 const READ_EVERY: Duration = Duration::from_secs(30);
-/// Pauses are at least so many times as long as the reading before: readings take 1 % of the time, however many rows there are.
+/// Least duration of a pause in durations of the reading before it: readings take at most 1 % of the time with any number of rows.
 const PAUSE_PER_READING: u32 = 100;
 /// Tenants with a metric.
 const TENANTS_MAX: usize = 200;

@@ -268,8 +268,8 @@ fn ends(starts: Millis, run_time_ms: u64) -> Option<Millis> {
 
 impl Scheduler {
     /// Returns the earliest moment at which a queued allocation fits on one of the first [`EARLIEST_NODES_MAX`] nodes that it may
-    /// use, if running allocations end by their estimates and no other allocation is placed before it. `None` for a gang, and if
-    /// no end is known that makes room.
+    /// use, if running allocations end by their estimates and no other allocation is placed before it. `None` for a gang, if there
+    /// is room now, and if no end is known that makes room: an allocation that runs longer than estimated may end at any time.
     pub fn earliest_start(&self, no: AllocationNo, now: Millis) -> Option<Millis> {
         let live = self.allocations.get(&no)?;
         if !matches!(live.phase, Phase::Queued(..)) {
@@ -281,7 +281,8 @@ impl Scheduler {
             self.fleet.node(*node).open() && keeps_off(capacity, forecast.wanted.class).is_none()
         };
         let nodes = self.fleet.all().filter(may_use).take(EARLIEST_NODES_MAX);
-        nodes.filter_map(|node| forecast.free_from(node)).min()
+        let earliest = nodes.filter_map(|node| forecast.free_from(node)).min();
+        earliest.filter(|at| *at > now)
     }
 
     /// Returns the estimated end of an allocation on a node; `None` without an estimate.

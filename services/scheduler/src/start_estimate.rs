@@ -37,11 +37,9 @@ impl StartEstimate {
             placements: u32::try_from(waits.len()).unwrap_or(u32::MAX),
         })
     }
-}
 
-impl StartEstimate {
     /// Leaves out the time before `free_from`, when running allocations make room; `None` if nothing is left.
-    pub fn from(self, free_from: Millis) -> Option<Self> {
+    pub fn not_before(self, free_from: Millis) -> Option<Self> {
         (self.latest >= free_from).then(|| Self {
             earliest: self.earliest.max(free_from),
             ..self
@@ -62,7 +60,7 @@ mod tests {
             placements: 9,
         };
         let check = |free_from: i64, expected: Option<i64>| {
-            let found = estimate.from(Millis(free_from));
+            let found = estimate.not_before(Millis(free_from));
             assert_eq!(found.map(|it| it.earliest.0), expected, "{free_from}");
             assert!(found.is_none_or(|it| it.latest == estimate.latest));
         };

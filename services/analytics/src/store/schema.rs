@@ -79,10 +79,9 @@ fn views() -> Vec<View<'static>> {
 }
 
 impl Store {
-    /// Makes what is missing, replaces views that have another query, as another build made them, and reports what else is not as it
-    /// is to be. If rows lack something that only the ledger can
-    /// give, all tables of it are made anew, empty, and the ledger fills them; samples that lack something go. It can be
-    /// repeated, and called by several at once.
+    /// Creates missing tables, columns and views, replaces views with the query of another build, and reports all other differences.
+    /// If rows lack a value that only the ledger has, all its tables are created again, empty, and the ledger fills them; samples
+    /// that lack a value are dropped. It can be repeated, and called by several processes at once.
     pub async fn ensure(&self) -> Result<Vec<Drift>, StoreError> {
         self.create_database().await?;
         for _ in 0..ROUNDS {

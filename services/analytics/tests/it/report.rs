@@ -243,7 +243,7 @@ async fn a_month_is_closed_with_all_before_it() -> Outcome {
     database.drop().await
 }
 
-/// Of an ended run and of a running one.
+/// Checks an ended run and a running one.
 #[tokio::test]
 async fn the_parts_of_an_hour_have_their_names_and_all_models() -> Outcome {
     let (database, store) = filled().await?;

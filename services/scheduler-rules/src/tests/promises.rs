@@ -57,6 +57,36 @@ fn spread(label: &str) -> PlacementRules {
 }
 
 #[test]
+fn the_earliest_start_is_the_first_estimated_end_that_makes_room() {
+    let check = |running: &[(u64, u64)], cores: u64, minutes: Option<i64>| {
+        let mut w = World::new();
+        w.nodes(&["n"]);
+        for (cores, minutes) in running {
+            w.submit("t", 1, known(*cores, *minutes));
+        }
+        w.settle();
+        let placed = w.now;
+        let waits = w.submit("t", 1, known(cores, 1))[0];
+        w.settle();
+        let found = w.state.earliest_start(AllocationNo(waits), w.now);
+        let found = found.map(|at| at.since(placed) / 60_000);
+        // Placed up to a few milliseconds before the moment that they are counted from.
+        let expected = minutes.map(|minutes| minutes - 1);
+        assert_eq!(found, expected, "{running:?}, {cores}");
+        // Past the estimate an end is unknown, and so is the start.
+        w.now = w.now.plus(24 * 3_600_000);
+        let late = w.state.earliest_start(AllocationNo(waits), w.now);
+        assert_eq!(late, None, "{running:?}, {cores}");
+    };
+    check(&[(32, 120)], 4, Some(120));
+    check(&[(16, 120), (16, 10)], 16, Some(10));
+    check(&[(16, 120), (16, 10)], 32, Some(120));
+    check(&[(16, 120), (16, 0)], 32, None);
+    check(&[(32, 0)], 4, None);
+    check(&[(32, 120)], 33, None);
+}
+
+#[test]
 fn no_node_is_promised_to_one_whose_rules_keep_it_away() {
     let check = |rules: PlacementRules| {
         let mut w = backfilling(&["n"]);

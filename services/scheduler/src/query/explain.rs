@@ -49,7 +49,7 @@ impl Verb for ExplainQueries {
 }
 
 impl ExplainQueries {
-    /// Adds what running allocations say of the start. Without a process that decides it stays unknown.
+    /// Adds the earliest start by the estimates of running allocations. It stays unknown without a process that decides.
     async fn forecast(&self, id: AllocationId, place: &mut PlaceInQueue) {
         if place.standing != Standing::Queued {
             return;
@@ -60,7 +60,7 @@ impl ExplainQueries {
         });
         place.free_from = earliest.await.ok().and_then(|(at, _)| at);
         if let Some(free_from) = place.free_from {
-            place.start = place.start.and_then(|start| start.from(free_from));
+            place.start = place.start.and_then(|start| start.not_before(free_from));
         }
     }
 }
