@@ -181,7 +181,7 @@ def check_trace(workload, intervals):
             yield f"{run['pod']} is not in the trace"
             continue
         # One that was sent back to the queue runs again.
-        if run["cause"] not in ("preempted", "node_lost", "rejected_by_node"):
+        if run["cause"] not in ("preempted", "evicted", "node_lost", "rejected_by_node"):
             if run["pod"] in seen:
                 yield f"{run['pod']} ran twice"
             seen.add(run["pod"])

@@ -59,7 +59,7 @@ CREATE TABLE IF NOT EXISTS allocation_intervals (
     ended_at DateTime64(3, 'UTC') COMMENT 'The first moment that was not used any more.',
     released_at DateTime64(3, 'UTC') COMMENT 'The first moment that was not reserved any more.',
     whole Bool COMMENT 'The run''s transfers, from idle to reserved, to allocated, and back, are in this row and not in node_transfers.',
-    cause String COMMENT 'Why the run ended: finished, failed, cancelled, node_lost, rejected_by_node, preempted, dependency_failed or time_limit.',
+    cause String COMMENT 'Why the run ended: finished, failed, cancelled, node_lost, rejected_by_node, preempted, dependency_failed, time_limit or evicted.',
     exit_code Int16 COMMENT 'Exit code of its command, 0 to 255; -1 when the node''s agent said none.',
     exit_signal UInt8 COMMENT 'Number of the signal that ended its command; 0 when none did.',
     measured Bool COMMENT 'Whether the node''s agent has measured what the run used.',

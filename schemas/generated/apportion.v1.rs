@@ -1316,7 +1316,7 @@ pub enum EndCause {
     NodeLost = 4,
     /// The node did not take it.
     RejectedByNode = 5,
-    /// It had to make room for others.
+    /// It had to make room for others. Below feature level 11 also for what EVICTED says.
     Preempted = 6,
     /// Something it depends on ended otherwise than it had to.
     DependencyFailed = 7,
@@ -1324,6 +1324,8 @@ pub enum EndCause {
     Expired = 8,
     /// Its run was stopped because it had reached its `time_limit_ms`. Since feature level 8.
     TimeLimit = 9,
+    /// Its node was drained, or got a taint that it does not tolerate. Since feature level 11.
+    Evicted = 10,
 }
 impl EndCause {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -1342,6 +1344,7 @@ impl EndCause {
             Self::DependencyFailed => "DEPENDENCY_FAILED",
             Self::Expired => "EXPIRED",
             Self::TimeLimit => "TIME_LIMIT",
+            Self::Evicted => "EVICTED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -1357,6 +1360,7 @@ impl EndCause {
             "DEPENDENCY_FAILED" => Some(Self::DependencyFailed),
             "EXPIRED" => Some(Self::Expired),
             "TIME_LIMIT" => Some(Self::TimeLimit),
+            "EVICTED" => Some(Self::Evicted),
             _ => None,
         }
     }

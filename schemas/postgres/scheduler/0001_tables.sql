@@ -60,7 +60,7 @@ CREATE TABLE live_allocations (
     CONSTRAINT live_allocations_lsn_check CHECK (lsn > 0),
     CONSTRAINT live_allocations_pending_group_check CHECK (pending_group > 0),
     CONSTRAINT live_allocations_attempts_check CHECK (attempts >= 0),
-    CONSTRAINT live_allocations_last_end_cause_check CHECK (last_end_cause IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node', 'preempted', 'dependency_failed', 'expired', 'time_limit')),
+    CONSTRAINT live_allocations_last_end_cause_check CHECK (last_end_cause IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node', 'preempted', 'dependency_failed', 'expired', 'time_limit', 'evicted')),
     CONSTRAINT live_allocations_quota_limit_check CHECK (quota_limit >= 0),
     CONSTRAINT live_allocations_quota_actual_check CHECK (quota_actual >= 0),
     CONSTRAINT live_allocations_quota_flags_check CHECK (quota_flags BETWEEN 0 AND 7),
@@ -134,7 +134,7 @@ CREATE TABLE ended_allocations (
     facts bytea NOT NULL,
     CONSTRAINT ended_allocations_pkey PRIMARY KEY (allocation_id),
     CONSTRAINT ended_allocations_state_check CHECK (state IN ('ended', 'denied')),
-    CONSTRAINT ended_allocations_end_cause_check CHECK (end_cause IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node', 'preempted', 'dependency_failed', 'expired', 'time_limit')),
+    CONSTRAINT ended_allocations_end_cause_check CHECK (end_cause IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node', 'preempted', 'dependency_failed', 'expired', 'time_limit', 'evicted')),
     CONSTRAINT ended_for_a_cause_or_denied_by_a_rule CHECK ((state = 'ended') = (end_cause IS NOT NULL) AND (state = 'denied') = (quota_rule IS NOT NULL)),
     CONSTRAINT nothing_before_its_placement CHECK (started_at >= placed_at AND ended_at >= placed_at)
 );
@@ -464,9 +464,9 @@ CREATE TABLE explanations (
            WHEN 'quota_denied' THEN reason IS NOT NULL
            WHEN 'allocation_preempted' THEN reason IN ('priority', 'fair_share', 'gang', 'reservation', 'quota', 'drain', 'taint')
            WHEN 'allocation_requeued' THEN reason IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node',
-                                           'preempted', 'dependency_failed', 'expired', 'time_limit')
+                                           'preempted', 'dependency_failed', 'expired', 'time_limit', 'evicted')
            WHEN 'allocation_ended' THEN reason IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node',
-                                        'preempted', 'dependency_failed', 'expired', 'time_limit')
+                                        'preempted', 'dependency_failed', 'expired', 'time_limit', 'evicted')
            ELSE reason IN ('no_node_ready', 'no_node_of_model', 'larger_than_any_node', 'no_room_now',
                            'no_node_matches', 'fair_share', 'queue_limit', 'backoff', 'dependency',
                            'gang_incomplete', 'gang_no_room', 'over_limit', 'no_uniform_label', 'nominated',

@@ -556,7 +556,8 @@ fn ran(cause: EndCause) -> bool {
         | EndCause::NodeLost
         | EndCause::RejectedByNode
         | EndCause::Preempted
-        | EndCause::TimeLimit => true,
+        | EndCause::TimeLimit
+        | EndCause::Evicted => true,
         // What waited may have been cancelled.
         EndCause::Cancelled | EndCause::DependencyFailed | EndCause::Expired => false,
     }

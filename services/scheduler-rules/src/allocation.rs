@@ -214,6 +214,12 @@ pub enum Stop {
     },
     /// It has gone on for as long as it may.
     TimeLimit,
+    /// Like one that was preempted, but its node, or that of a fellow of its gang, was drained or got a taint that it does
+    /// not tolerate.
+    Evicted {
+        told: bool,
+        cancelled: bool,
+    },
 }
 
 impl Binding {
@@ -223,8 +229,21 @@ impl Binding {
         at.min(now).max(self.started.unwrap_or(self.placed))
     }
 
+    /// Nothing stops it.
+    pub fn stays(&self) -> bool {
+        self.stop.is_none()
+    }
+
+    /// Made to go, for another or from its node.
     pub fn preempted(&self) -> bool {
-        matches!(self.stop, Some(Stop::Preempted { .. }))
+        matches!(
+            self.stop,
+            Some(Stop::Preempted { .. } | Stop::Evicted { .. })
+        )
+    }
+
+    pub fn evicted(&self) -> bool {
+        matches!(self.stop, Some(Stop::Evicted { .. }))
     }
 
     /// What it is stopped for is no reason to queue it again.
@@ -238,6 +257,10 @@ impl Binding {
             Some(
                 Stop::Cancelled
                     | Stop::Preempted {
+                        cancelled: true,
+                        ..
+                    }
+                    | Stop::Evicted {
                         cancelled: true,
                         ..
                     }

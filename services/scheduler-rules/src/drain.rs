@@ -3,6 +3,7 @@
 
 use super::{
     Scheduler,
+    allocation::Binding,
     fleet::{NodeNo, Word, tolerates},
 };
 use ledger::Draft;
@@ -34,7 +35,7 @@ impl Scheduler {
                 false if self.is_run_out(node, class) => PreemptionCause::Taint,
                 false => continue,
             };
-            match live.binding().is_some_and(|it| it.stop.is_none()) {
+            match live.binding().is_some_and(Binding::stays) {
                 true => goes.push((*no, cause)),
                 false => on_their_way += 1,
             }

@@ -65,7 +65,9 @@ pub(super) fn decide_reports(state: &mut Scheduler, draft: &mut Draft) {
             RunState::Failed => EndCause::Failed,
             RunState::Rejected => EndCause::RejectedByNode,
             RunState::Stopped if binding.stop == Some(Stop::TimeLimit) => EndCause::TimeLimit,
-            RunState::Stopped if binding.preempted() && !binding.cancelled() => EndCause::Preempted,
+            RunState::Stopped if binding.preempted() && !binding.cancelled() => {
+                made_to_go(binding, draft)
+            }
             RunState::Stopped => EndCause::Cancelled,
         };
         let event = over(
@@ -79,6 +81,15 @@ pub(super) fn decide_reports(state: &mut Scheduler, draft: &mut Draft) {
             draft.now,
         );
         draft.emit(state, event);
+    }
+}
+
+/// The cause of a run's end whose allocation had to go from its node.
+fn made_to_go(binding: &Binding, draft: &Draft) -> EndCause {
+    let cause = EndCause::Evicted;
+    match binding.evicted() && draft.is_at(cause.since()) {
+        true => cause,
+        false => EndCause::Preempted,
     }
 }
 
@@ -127,7 +138,7 @@ fn over(
 /// Whether it is queued again.
 fn again(live: &Live, binding: &Binding, cause: EndCause) -> bool {
     match cause {
-        EndCause::NodeLost | EndCause::Preempted => {
+        EndCause::NodeLost | EndCause::Preempted | EndCause::Evicted => {
             !live.never_requeue && !binding.stops_for_good()
         }
         EndCause::Failed => live.retries_left > 0 && !binding.stops_for_good(),

@@ -33,7 +33,7 @@ pub struct Gang {
     held: BTreeSet<AllocationNo>,
     /// All members were there once: from then on it is complete with those that have not ended.
     formed: bool,
-    /// A member had to go: the others have to, before any can be placed again.
+    /// Members had to go and too few stay: these have to go, before any can be placed again.
     broken: bool,
     /// Where it stands in line.
     unit: Option<(PendingGroupNo, Key)>,
@@ -249,6 +249,14 @@ impl Gangs {
     /// A broken one with members that were not told to go.
     pub fn first_to_clear(&self) -> Option<GangNo> {
         self.to_clear.first().copied()
+    }
+
+    /// Those who stay are enough.
+    pub fn mended(&mut self, no: GangNo) {
+        if let Some(gang) = self.gangs.get_mut(&no) {
+            gang.broken = false;
+        }
+        self.to_clear.remove(&no);
     }
 
     /// All its members that are on nodes were told to go.

@@ -177,11 +177,15 @@ impl Decider for Scheduler {
     type By = vocab::fact::Scheduler;
     type Input<'a> = Input<'a>;
 
-    const STATE_VERSION: u32 = 11;
+    const STATE_VERSION: u32 = 12;
 
-    /// There were no deadlines: its last field is a map and a set, both empty.
+    /// Version 10 had no deadlines: its last field is a map and a set, both empty. Up to 11 nothing was evicted.
     fn upgrade(version: u32, state: &[u8]) -> Option<Self> {
-        (version == 10).then(|| ledger::decode_state(&[state, &[0, 0]].concat()))?
+        match version {
+            10 => ledger::decode_state(&[state, &[0, 0]].concat()),
+            11 => ledger::decode_state(state),
+            _ => None,
+        }
     }
 
     fn observe(&mut self, at: &At, input: Input<'_>) -> Result<(), IllegalEvent> {

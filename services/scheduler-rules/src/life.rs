@@ -12,7 +12,7 @@ use vocab::fact::{
     AllocationRequested, AllocationRequeued, AllocationStarted, AllocationStopping,
     AllocationWaiting, RunReported,
 };
-use vocab::{AllocationNo, At, EndCause, Millis, WaitingReason};
+use vocab::{AllocationNo, At, EndCause, Millis, PreemptionCause, WaitingReason};
 
 impl Scheduler {
     pub(super) fn request(&mut self, fact: &AllocationRequested, at: &At) {
@@ -297,7 +297,7 @@ impl Scheduler {
         let (no, at) = (fact.allocation, fact.at);
         self.allocations.start(no, at, fact)?;
         let binding = self.allocations.get(&no).and_then(Live::binding);
-        if binding.is_some_and(|binding| binding.stop.is_none()) {
+        if binding.is_some_and(Binding::stays) {
             self.deadlines.started(no, at);
         }
         Ok(())
@@ -307,7 +307,9 @@ impl Scheduler {
         let no = fact.allocation;
         let binding = self.allocations.hold_mut(no, fact)?;
         match &mut binding.stop {
-            Some(Stop::Preempted { told, .. }) if !*told => *told = true,
+            Some(Stop::Preempted { told, .. } | Stop::Evicted { told, .. }) if !*told => {
+                *told = true
+            }
             Some(_) => return Err(IllegalEvent::new("stopping already", fact)),
             stop @ None if fact.time_limit => *stop = Some(Stop::TimeLimit),
             stop @ None => *stop = Some(Stop::Cancelled),
@@ -336,11 +338,13 @@ impl Scheduler {
         if binding.stop.is_some() {
             return Err(IllegalEvent::new("stopping already", fact));
         }
-        binding.stop = Some(Stop::Preempted {
-            told: false,
-            cancelled: false,
-        });
         let node = binding.node;
+        let (told, cancelled) = (false, false);
+        let stop = match self.goes_for_node(fact) {
+            true => Stop::Evicted { told, cancelled },
+            false => Stop::Preempted { told, cancelled },
+        };
+        self.allocations.hold_mut(no, fact)?.stop = Some(stop);
         self.deadlines.none(no);
         let Some(live) = self.allocations.get(&no) else {
             return Ok(());
@@ -357,11 +361,31 @@ impl Scheduler {
         }
         self.reclaims.stops(no);
         if let Some(gang) = gang {
-            self.waiting.gangs_mut().broken(gang);
+            self.loses(gang);
             self.settle(gang);
             self.form(gang);
         }
         Ok(())
+    }
+
+    /// Whether it goes because its node, or that of a fellow of its gang, is being cleared.
+    fn goes_for_node(&self, fact: &AllocationPreempted) -> bool {
+        match fact.cause {
+            PreemptionCause::Drain | PreemptionCause::Taint => true,
+            PreemptionCause::Gang => {
+                let live = self.allocations.get(&fact.allocation);
+                let gang = live.and_then(|live| live.gang);
+                let mut fellows = gang
+                    .into_iter()
+                    .flat_map(|gang| self.waiting.gangs().on_nodes(gang))
+                    .filter_map(|fellow| self.allocations.get(&fellow)?.binding());
+                fellows.any(Binding::evicted)
+            }
+            PreemptionCause::Priority
+            | PreemptionCause::FairShare
+            | PreemptionCause::Reservation
+            | PreemptionCause::Quota => false,
+        }
     }
 
     /// What it held is free again.
@@ -402,13 +426,13 @@ impl Scheduler {
         let node = self.allocations.hold_mut(no, fact)?.node;
         self.is_to_be_walked_again(no);
         let gang = self.allocations.get(&no).and_then(|live| live.gang);
-        if cause != EndCause::Preempted {
+        if !matches!(cause, EndCause::Preempted | EndCause::Evicted) {
             self.epoch = Epoch::default();
         }
-        if let Some(gang) = gang {
-            self.waiting.gangs_mut().broken(gang);
-        }
         self.give_back(no, now);
+        if let Some(gang) = gang {
+            self.loses(gang);
+        }
         let Some(live) = self.allocations.get_mut(&no) else {
             return Ok(());
         };

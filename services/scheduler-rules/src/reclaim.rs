@@ -6,7 +6,7 @@
 //! taken back, and the next run with it.
 //!
 //! On a node it is preempted like others, but that does not count against the limit on preemptions: what is lent has to come
-//! back. The member of a gang takes the others along. They keep their quota, and once none of them runs they go on without
+//! back. The fellows of a gang's member stay if they are enough; otherwise it takes them along. They keep their quota, and once none of them runs they go on without
 //! it if they are enough; it joins them when it has quota again. A gang that needs it waits: what its members hold can be
 //! taken back from each of them in the same way.
 

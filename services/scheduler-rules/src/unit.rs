@@ -1,9 +1,9 @@
 //! What is placed at once: one allocation, or the members of a gang, which are placed together or not at all, and go together
-//! when one has to go.
+//! when one has to go and those who stay are too few.
 
 use super::{
     Scheduler,
-    allocation::{Phase, Stop},
+    allocation::{Binding, Live, Phase},
     class::{Amounts, ClassNo, SchedulingKey, add, run_time_bits},
     gang::{Formation, Gang, GangNo},
 };
@@ -128,31 +128,41 @@ pub(super) fn decide(state: &mut Scheduler, draft: &mut Draft) {
         }
         let members: Vec<_> = state.waiting.gangs().on_nodes(no).collect();
         for member in members {
-            let stop = state
-                .allocations
-                .get(&member)
-                .and_then(|live| live.binding())
-                .map(|binding| binding.stop);
-            match stop {
-                Some(None) => state.evict(member, PreemptionCause::Gang, None, draft),
-                Some(Some(Stop::Cancelled | Stop::TimeLimit | Stop::Preempted { .. })) | None => {}
+            let live = state.allocations.get(&member);
+            if live.and_then(Live::binding).is_some_and(Binding::stays) {
+                state.evict(member, PreemptionCause::Gang, None, draft);
             }
         }
     }
 }
 
 impl Scheduler {
-    /// Once all of a broken gang that is on nodes has been told to go, nothing is left to decide for it.
-    pub(super) fn settle(&mut self, no: GangNo) {
-        let goes = |member| {
-            let binding = self
-                .allocations
-                .get(&member)
-                .and_then(|live| live.binding());
-            binding.is_none_or(|binding| binding.stop.is_some())
+    /// Counts the members that are on nodes and that nothing stops.
+    fn staying(&self, no: GangNo) -> usize {
+        let stays = |member: &AllocationNo| {
+            let live = self.allocations.get(member);
+            live.and_then(Live::binding).is_some_and(Binding::stays)
         };
-        if self.waiting.gangs().on_nodes(no).all(goes) {
+        self.waiting.gangs().on_nodes(no).filter(stays).count()
+    }
+
+    /// A member has to go from its node, or is queued again: its fellows follow unless those who stay are enough.
+    pub(super) fn loses(&mut self, no: GangNo) {
+        let needed = self.waiting.gangs().get(no).map_or(0, Gang::needed);
+        if self.staying(no) < needed {
+            self.waiting.gangs_mut().broken(no);
+        }
+    }
+
+    /// Nothing is left to decide for a broken gang once all of it that is on nodes has been told to go, or once those who
+    /// stay are enough because others have finished.
+    pub(super) fn settle(&mut self, no: GangNo) {
+        let staying = self.staying(no);
+        let needed = self.waiting.gangs().get(no).map_or(0, Gang::needed);
+        if staying == 0 {
             self.waiting.gangs_mut().cleared(no);
+        } else if staying >= needed {
+            self.waiting.gangs_mut().mended(no);
         }
     }
 

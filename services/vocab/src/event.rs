@@ -1,6 +1,6 @@
 //! The words that facts are made of.
 
-use crate::{AllocationNo, EventNo, Lsn, Millis, Token};
+use crate::{AllocationNo, EventNo, Level, Lsn, Millis, Token};
 use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
@@ -277,6 +277,8 @@ pub enum EndCause {
     Expired = 8,
     /// Its run was stopped because it had gone on for as long as it may.
     TimeLimit = 9,
+    /// Its node was drained, or got a taint that it does not tolerate.
+    Evicted = 10,
 }
 
 impl EndCause {
@@ -291,12 +293,23 @@ impl EndCause {
             Self::DependencyFailed => "dependency_failed",
             Self::Expired => "expired",
             Self::TimeLimit => "time_limit",
+            Self::Evicted => "evicted",
         }
     }
 
-    /// Only what has bounds of its time ends so.
-    pub fn is_of_a_bound(self) -> bool {
-        matches!(self, Self::Expired | Self::TimeLimit)
+    /// The feature level from which a run or an allocation may end so.
+    pub fn since(self) -> Level {
+        match self {
+            Self::Expired | Self::TimeLimit => Level::TIME_BOUNDS,
+            Self::Evicted => Level::EVICTIONS,
+            Self::Finished
+            | Self::Failed
+            | Self::Cancelled
+            | Self::NodeLost
+            | Self::RejectedByNode
+            | Self::Preempted
+            | Self::DependencyFailed => Level::FIRST,
+        }
     }
 }
 

@@ -187,7 +187,8 @@ macro_rules! facts {
                         Level::ARRAYS
                     }
                     Self::AllocationStopping(fact) if fact.time_limit => Level::TIME_BOUNDS,
-                    Self::AllocationEnded(fact) if fact.cause.is_of_a_bound() => Level::TIME_BOUNDS,
+                    Self::AllocationEnded(fact) => fact.cause.since(),
+                    Self::AllocationRequeued(fact) => fact.cause.since(),
                     Self::AllocationRequested(fact) if fact.spec.prefers() => Level::NODE_RULES,
                     fact => fact.kind().since(),
                 }

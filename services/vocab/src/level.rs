@@ -32,9 +32,11 @@ impl Level {
     pub const TEAMS: Self = Self(10);
     /// From here on a refusal by admission says which verb was refused.
     pub const REFUSED_VERBS: Self = Self(10);
+    /// From here on a run that a drain or a taint of its node ends is evicted, and no longer preempted.
+    pub const EVICTIONS: Self = Self(11);
     /// The newest that this build knows: it reads all facts up to this level.
     pub const KNOWN: Self = {
-        let (mut newest, mut i) = (Self::REFUSED_VERBS, 0);
+        let (mut newest, mut i) = (Self::EVICTIONS, 0);
         while i < EventKind::ALL.len() {
             let since = EventKind::ALL[i].since();
             if since.0 > newest.0 {
@@ -79,6 +81,7 @@ mod tests {
             Level::RATE_WITHDRAWALS,
             Level::NAMED_OPERATORS,
             Level::TEAMS,
+            Level::EVICTIONS,
         ];
         for level in of_fields {
             facts.entry(level.0).or_default();

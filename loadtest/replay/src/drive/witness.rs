@@ -419,6 +419,7 @@ fn cause_name(cause: EndCause) -> &'static str {
         EndCause::DependencyFailed => "dependency_failed",
         EndCause::Expired => "expired",
         EndCause::TimeLimit => "time_limit",
+        EndCause::Evicted => "evicted",
     }
 }
 

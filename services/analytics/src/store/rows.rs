@@ -170,7 +170,7 @@ pub struct IntervalRow {
     pub released_at: Millis,
     /// The run's transfers, from idle to reserved, to allocated, and back, are in this row and not in node_transfers.
     pub whole: bool,
-    /// Why the run ended: finished, failed, cancelled, node_lost, rejected_by_node, preempted, dependency_failed or time_limit.
+    /// Why the run ended: finished, failed, cancelled, node_lost, rejected_by_node, preempted, dependency_failed, time_limit or evicted.
     pub cause: &'static str,
     /// Exit code of its command, 0 to 255; -1 when the node's agent said none.
     pub exit_code: i16,

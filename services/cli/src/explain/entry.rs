@@ -77,7 +77,8 @@ pub fn clause(cell: CellNo, entry: &Entry) -> String {
                 reasons::preempted(fact.cause),
                 taker(cell, fact.cause, fact.by),
             );
-            format!("preempted, because {why}{taker}; {grace}")
+            let what = reasons::made_to_go(fact.cause);
+            format!("{what}, because {why}{taker}; {grace}")
         }
         Said::AllocationRequeued(fact) => {
             let pause = match fact.not_before > entry.at {

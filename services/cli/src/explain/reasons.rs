@@ -66,6 +66,19 @@ pub fn ended(cause: EndCause) -> &'static str {
         EndCause::DependencyFailed => "an allocation that it depends on did not end as required",
         EndCause::Expired => "it had not been placed within its time to live",
         EndCause::TimeLimit => "its run had reached its time limit",
+        EndCause::Evicted => "its node was drained, or got a taint that it does not tolerate",
+    }
+}
+
+/// What becomes of an allocation that has to go for this cause.
+pub fn made_to_go(cause: PreemptionCause) -> &'static str {
+    match cause {
+        PreemptionCause::Drain | PreemptionCause::Taint => "evicted",
+        PreemptionCause::Priority
+        | PreemptionCause::FairShare
+        | PreemptionCause::Gang
+        | PreemptionCause::Reservation
+        | PreemptionCause::Quota => "preempted",
     }
 }
 

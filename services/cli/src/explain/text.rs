@@ -39,7 +39,8 @@ pub fn lines(explanation: &Explanation, at: Option<Lsn>, history: bool) -> Vec<S
             1 => "once".to_owned(),
             times => format!("{times} times"),
         };
-        let preempted = preempted_for(explanation).filter(|_| cause == EndCause::Preempted);
+        let preempted = preempted_for(explanation)
+            .filter(|_| matches!(cause, EndCause::Preempted | EndCause::Evicted));
         let why = preempted.map_or_else(|| reasons::ended(cause), reasons::preempted);
         out.push(format!(
             "again        queued again {times}, the last because {why}"
@@ -146,9 +147,11 @@ fn stands(explanation: &Explanation) -> String {
         ),
         "running" => format!("It runs on {node} since {}.", moment(allocation.started_at)),
         "stopping" if allocation.preempted => {
-            let why = preempted_for(explanation).map(reasons::preempted);
+            let cause = preempted_for(explanation);
+            let what = cause.map_or("preempted", reasons::made_to_go);
+            let why = cause.map(reasons::preempted);
             let why = why.map_or(String::new(), |why| format!(", because {why}"));
-            format!("It was preempted and is stopping on {node}{why}.")
+            format!("It was {what} and is stopping on {node}{why}.")
         }
         "stopping" => format!("It was cancelled and is stopping on {node}."),
         "ended" => {

@@ -74,7 +74,8 @@ impl Scheduler {
     pub(super) fn will_not_be_queued_again(&mut self, no: AllocationNo) {
         if let Some(Phase::Held(binding)) =
             self.allocations.get_mut(&no).map(|live| &mut live.phase)
-            && let Some(Stop::Preempted { cancelled, .. }) = &mut binding.stop
+            && let Some(Stop::Preempted { cancelled, .. } | Stop::Evicted { cancelled, .. }) =
+                &mut binding.stop
         {
             *cancelled = true;
         }

@@ -484,7 +484,7 @@ impl Scheduler {
         let all: BTreeSet<_> = plan.victims.keys().copied().chain(fellows).collect();
         moves.gone.extend(all.iter().filter_map(|no| {
             let live = self.allocations.get(no)?;
-            let binding = live.binding().filter(|binding| binding.stop.is_none())?;
+            let binding = live.binding().filter(|binding| binding.stays())?;
             Some((binding.node, self.allocations.class(live.class)))
         }));
         moves
@@ -524,7 +524,7 @@ impl Scheduler {
             let Some(live) = self.allocations.get(&fellow) else {
                 continue;
             };
-            let Some(binding) = live.binding().filter(|binding| binding.stop.is_none()) else {
+            let Some(binding) = live.binding().filter(|binding| binding.stays()) else {
                 continue;
             };
             left.insert(binding.node);

@@ -449,7 +449,7 @@ fn most_at_once(said: &[String]) -> usize {
     for line in said {
         going += usize::from(line.ends_with("preempted drain"));
         most = most.max(going);
-        going -= usize::from(line.ends_with("requeued preempted"));
+        going -= usize::from(line.ends_with("requeued evicted"));
     }
     most
 }
@@ -490,6 +490,112 @@ fn a_gang_leaves_a_drained_node_as_a_whole() {
     w.admin(drain("n", true, 1));
     w.settle();
     assert_eq!(nodes_of(&w, &gang), ["m", "m", "m"]);
+}
+
+/// Nodes with room for one member each.
+fn small_nodes(w: &mut World, names: &[&str]) {
+    for name in names {
+        w.node(name, 1, capacity(8, 64, 0));
+    }
+}
+
+fn on(w: &World, of: &[u64], node: &str) -> Vec<u64> {
+    let there = |no: &u64| w.node_of(*no).as_deref() == Some(node);
+    of.iter().copied().filter(there).collect()
+}
+
+#[test]
+fn what_a_drain_or_a_taint_stops_is_evicted_and_not_preempted() {
+    let clear = [drain("n", true, 0), taint("n", &[TaintEffect::NoExecute])];
+    let level = vocab::Level::EVICTIONS;
+    let before = vocab::Level(level.0 - 1);
+    for (clear, level, cause) in clear.iter().flat_map(|clear| {
+        [(level, "evicted"), (before, "preempted")].map(|(level, cause)| (clear, level, cause))
+    }) {
+        let mut w = World::new();
+        small_nodes(&mut w, &["n", "m"]);
+        // The gang is on both nodes: its members go for the same reason.
+        let gang = w.gang("t", "g", 2, job(5, 1));
+        w.settle();
+        assert_eq!(w.on_nodes(&gang), 2);
+        w.admin(clear.clone());
+        // The fellows follow in the next round.
+        w.decide();
+        w.decide();
+        let told = again(&w.state);
+        assert_eq!(told, w.state);
+        for no in &gang {
+            let node = w.node_of(*no).unwrap();
+            w.report(*no, &node, RunState::Finished);
+        }
+        let said = spoken(&w.decide_with(|draft| {
+            *draft = Draft::new(draft.now, draft.next_no()).at_level(level);
+        }));
+        for no in &gang {
+            let requeued = format!("{no} requeued {cause}");
+            assert!(said.contains(&requeued), "{requeued}: {said:?}");
+        }
+    }
+}
+
+#[test]
+fn the_members_that_stay_of_a_gang_run_on_if_they_are_enough() {
+    let check = |min, kept: usize| {
+        let mut w = World::new();
+        small_nodes(&mut w, &["n", "m", "o"]);
+        let gang = Gang {
+            name: token("g"),
+            size: 3,
+            min,
+            uniform_label: None,
+        };
+        let mut spec = job(5, 1);
+        spec.restart.never = true;
+        let gang = w.gang_of("t", gang, spec);
+        w.settle();
+        assert_eq!(w.on_nodes(&gang), 3);
+        w.admin(drain("n", true, 0));
+        w.settle();
+        assert_eq!(w.on_nodes(&gang), kept, "{min} of 3");
+        assert_eq!(again(&w.state), w.state);
+    };
+    check(1, 2);
+    check(2, 2);
+    check(3, 0);
+
+    // What is queued again comes back to those who stayed; the loss of a node is like a drain.
+    let lost = |w: &mut World, _: &[u64]| w.lose("n");
+    let failed = |w: &mut World, gang: &[u64]| {
+        let no = on(w, gang, "n")[0];
+        w.report_by_itself(no, "n", RunState::Failed);
+    };
+    let drained = |w: &mut World, _: &[u64]| w.admin(drain("n", true, 0));
+    let goes: [&dyn Fn(&mut World, &[u64]); 3] = [&lost, &failed, &drained];
+    for goes in goes {
+        let mut w = World::new();
+        w.policy(|policy| policy.backoff_ms = 0);
+        small_nodes(&mut w, &["n", "m"]);
+        let gang = Gang {
+            name: token("g"),
+            size: 2,
+            min: 1,
+            uniform_label: None,
+        };
+        let mut spec = job(5, 1);
+        spec.restart.retries = 1;
+        let gang = w.gang_of("t", gang, spec);
+        w.settle();
+        let stays = on(&w, &gang, "m");
+        goes(&mut w, &gang);
+        small_nodes(&mut w, &["o"]);
+        let said = spoken(&w.settle());
+        assert!(
+            !said.iter().any(|line| line.ends_with("preempted gang")),
+            "{said:?}"
+        );
+        assert_eq!(on(&w, &gang, "m"), stays);
+        assert_eq!(w.on_nodes(&gang), 2, "{said:?}");
+    }
 }
 
 #[test]

@@ -739,7 +739,9 @@ impl Run {
             self.saw(event, &events);
         }
         self.limits_hold(&events);
-        victims::are_needed(state, first, self.world.now, &events);
+        let now = self.world.now;
+        victims::fellows_follow_if_they_are_too_few(state.clone(), first, now, &events);
+        victims::are_needed(state, first, now, &events);
         // One who was withdrawn may leave another where it may not be.
         let withdrawn = events.iter().any(|event| {
             matches!(event, Event::AllocationWaiting(AllocationWaiting { allocation, .. }) if nominated.contains(allocation))

@@ -225,11 +225,20 @@ fn the_rest_of_a_gang_goes_on_if_it_is_enough() {
     let gang = gang_of(&mut w, 3, 2);
     w.settle();
     w.reclaim(gang[1], None);
+    check(&mut w, &gang, &["2 preempted quota", "2 stopping"]);
+    w.report(gang[1], "n", RunState::Finished);
+    check(&mut w, &gang, &["2 requeued preempted", "2 waits quota"]);
+    w.state = again(&w.state);
+    w.grant(gang[1]);
+    check(&mut w, &gang, &["2 on n"]);
+    // One that stays is too few.
+    w.reclaim(gang[0], None);
+    w.reclaim(gang[1], None);
     let expected = [
+        "1 preempted quota",
+        "1 stopping",
         "2 preempted quota",
         "2 stopping",
-        "1 preempted gang",
-        "1 stopping",
         "3 preempted gang",
         "3 stopping",
     ];
@@ -241,14 +250,13 @@ fn the_rest_of_a_gang_goes_on_if_it_is_enough() {
         "1 requeued preempted",
         "2 requeued preempted",
         "3 requeued preempted",
+        "1 waits quota",
         "2 waits quota",
-        "1 on n",
-        "3 on n",
+        "3 waits gang_incomplete",
     ];
     check(&mut w, &gang, &expected);
-    w.state = again(&w.state);
-    w.grant(gang[1]);
-    check(&mut w, &gang, &["2 on n"]);
+    w.grant(gang[0]);
+    check(&mut w, &gang, &["1 on n", "3 on n"]);
 }
 
 #[test]

@@ -248,7 +248,8 @@ impl Over {
             | EndCause::Preempted
             | EndCause::DependencyFailed
             | EndCause::Expired
-            | EndCause::TimeLimit => Outcome::Stopped,
+            | EndCause::TimeLimit
+            | EndCause::Evicted => Outcome::Stopped,
         };
         Self {
             outcome,

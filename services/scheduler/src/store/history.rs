@@ -41,9 +41,9 @@ const FORGOTTEN_MAX: usize = 5000;
            WHEN 'quota_denied' THEN reason IS NOT NULL
            WHEN 'allocation_preempted' THEN reason IN ('priority', 'fair_share', 'gang', 'reservation', 'quota', 'drain', 'taint')
            WHEN 'allocation_requeued' THEN reason IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node',
-                                           'preempted', 'dependency_failed', 'expired', 'time_limit')
+                                           'preempted', 'dependency_failed', 'expired', 'time_limit', 'evicted')
            WHEN 'allocation_ended' THEN reason IN ('finished', 'failed', 'cancelled', 'node_lost', 'rejected_by_node',
-                                        'preempted', 'dependency_failed', 'expired', 'time_limit')
+                                        'preempted', 'dependency_failed', 'expired', 'time_limit', 'evicted')
            ELSE reason IN ('no_node_ready', 'no_node_of_model', 'larger_than_any_node', 'no_room_now',
                            'no_node_matches', 'fair_share', 'queue_limit', 'backoff', 'dependency',
                            'gang_incomplete', 'gang_no_room', 'over_limit', 'no_uniform_label', 'nominated',

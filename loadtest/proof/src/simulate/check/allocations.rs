@@ -157,9 +157,13 @@ impl Hold {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
     /// Has to go, and is still to be told.
-    Preempted,
+    Preempted {
+        evicted: bool,
+    },
     /// And was.
-    Cleared,
+    Cleared {
+        evicted: bool,
+    },
     Cancelled,
     TimeLimit,
 }

@@ -16,9 +16,11 @@ const PREEMPTED: i32 = 6;
 const DEPENDENCY_FAILED: i32 = 7;
 const EXPIRED: i32 = 8;
 const TIME_LIMIT: i32 = 9;
+const EVICTED: i32 = 10;
 
 const BY_PRIORITY: i32 = 1;
 const BY_FAIR_SHARE: i32 = 2;
+const WITH_GANG: i32 = 3;
 const FOR_QUOTA: i32 = 5;
 const BY_DRAIN: i32 = 6;
 const BY_TAINT: i32 = 7;
@@ -27,6 +29,8 @@ const BY_TAINT: i32 = 7;
 struct Known {
     report: Option<Reported>,
     lost: bool,
+    /// The cell may still be of the first feature level, where nothing is evicted.
+    first_level: bool,
 }
 
 impl Known {
@@ -48,7 +52,15 @@ impl Known {
             FAILED => self.reported(&[3], at_ms),
             REJECTED => self.reported(&[4], at_ms),
             CANCELLED => stop == Some(Stop::Cancelled) && self.reported(&[RUN_STOPPED], at_ms),
-            PREEMPTED => stop == Some(Stop::Cleared) && self.reported(&[RUN_STOPPED], at_ms),
+            PREEMPTED | EVICTED => {
+                let fits = match stop {
+                    Some(Stop::Cleared { evicted }) => {
+                        evicted == (cause == EVICTED) || evicted && self.first_level
+                    }
+                    _ => false,
+                };
+                fits && self.reported(&[RUN_STOPPED], at_ms)
+            }
             TIME_LIMIT => stop == Some(Stop::TimeLimit) && self.reported(&[RUN_STOPPED], at_ms),
             NODE_LOST => self.lost,
             _ => false,
@@ -69,7 +81,7 @@ fn again(a: &Allocation, cause: i32) -> bool {
     let for_good = a.hold.as_ref().is_some_and(Hold::stops_for_good);
     let began = a.hold.as_ref().is_some_and(|hold| hold.started.is_some());
     match cause {
-        NODE_LOST | PREEMPTED => !for_good && !a.demand.never_requeue,
+        NODE_LOST | PREEMPTED | EVICTED => !for_good && !a.demand.never_requeue,
         FAILED => !for_good && a.retried < a.demand.retries,
         REJECTED => !(for_good || a.demand.never_requeue && began),
         _ => false,
@@ -88,7 +100,12 @@ impl Checker {
             self.nodes
                 .was_lost(&hold.node, hold.incarnation, at.through)
         });
-        Known { report, lost }
+        let first_level = self.began_at_first_level;
+        Known {
+            report,
+            lost,
+            first_level,
+        }
     }
 
     pub(super) fn started(
@@ -156,6 +173,11 @@ impl Checker {
         at.rule(fits && e.grace_until_ms >= at.now, Invariant::Fit, || {
             format!("{e:?} of {a:?} for {by:?}")
         })?;
+        let evicted = match e.cause {
+            BY_DRAIN | BY_TAINT => true,
+            WITH_GANG => self.fellow_is_evicted(&a),
+            _ => false,
+        };
         let a = self.allocations.get_mut(at, e.allocation)?;
         let text = format!("{e:?}, but {a:?}");
         match &mut a.hold {
@@ -163,11 +185,25 @@ impl Checker {
                 at.rule(hold.lsn != at.lsn, Invariant::Waste, || {
                     format!("{e:?} of what was placed just before")
                 })?;
-                hold.stop = Some(Stop::Preempted);
+                hold.stop = Some(Stop::Preempted { evicted });
                 Ok(())
             }
             Some(_) | None => Err(at.wrong(Invariant::Terminal, text)),
         }
+    }
+
+    /// Whether a member of its gang is on a node that is being cleared.
+    fn fellow_is_evicted(&self, of: &Allocation) -> bool {
+        let evicted = |hold: &Hold| {
+            matches!(
+                hold.stop,
+                Some(Stop::Preempted { evicted: true } | Stop::Cleared { evicted: true })
+            )
+        };
+        self.allocations.iter().any(|(_, other)| {
+            (&other.tenant, &other.demand.gang) == (&of.tenant, &of.demand.gang)
+                && other.hold.as_ref().is_some_and(evicted)
+        })
     }
 
     /// Told once, because of a cancel, because it has to go, or because its run has gone on for as long as it may.
@@ -185,7 +221,7 @@ impl Checker {
             return Err(at.wrong(Invariant::Terminal, text));
         };
         hold.stop = match (hold.stop, e.time_limit) {
-            (Some(Stop::Preempted), false) => Some(Stop::Cleared),
+            (Some(Stop::Preempted { evicted }), false) => Some(Stop::Cleared { evicted }),
             (None, false) if asked => Some(Stop::Cancelled),
             (None, true) => {
                 at.rule(
@@ -328,7 +364,8 @@ impl Checker {
         for no in self.allocations.held() {
             let hold = self.allocations.get(no).and_then(|a| a.hold.as_ref());
             let stop = hold.and_then(|hold| hold.stop);
-            frame.rule(stop != Some(Stop::Preempted), Invariant::Terminal, || {
+            let untold = matches!(stop, Some(Stop::Preempted { .. }));
+            frame.rule(!untold, Invariant::Terminal, || {
                 format!("{no} was preempted and not told to stop: {hold:?}")
             })?;
         }

@@ -148,6 +148,7 @@ enum Cause {
     DependencyFailed,
     Expired,
     TimeLimit,
+    Evicted,
 }
 
 impl From<Cause> for EndCause {
@@ -162,6 +163,7 @@ impl From<Cause> for EndCause {
             Cause::DependencyFailed => Self::DependencyFailed,
             Cause::Expired => Self::Expired,
             Cause::TimeLimit => Self::TimeLimit,
+            Cause::Evicted => Self::Evicted,
         }
     }
 }

@@ -108,6 +108,10 @@ fn waits() -> Explanation {
 }
 
 fn preempted() -> Explanation {
+    made_to_go(PreemptionCause::Priority)
+}
+
+fn made_to_go(cause: PreemptionCause) -> Explanation {
     let placed = AllocationPlaced {
         allocation: NO,
         incarnation: 1,
@@ -127,7 +131,7 @@ fn preempted() -> Explanation {
     };
     let gone = AllocationPreempted {
         allocation: NO,
-        cause: PreemptionCause::Priority,
+        cause,
         by: None,
         grace_until: Millis(60_000),
     };
@@ -160,6 +164,23 @@ fn one_that_waits_is_told_its_place_and_what_is_missing() {
         "as of lsn    20",
     ];
     assert_eq!(lines, expected);
+}
+
+#[test]
+fn what_a_drain_stops_is_evicted() {
+    for (cause, why) in [
+        (PreemptionCause::Drain, "its node is drained"),
+        (
+            PreemptionCause::Taint,
+            "its node has got a taint that it does not tolerate",
+        ),
+    ] {
+        let lines = lines(&made_to_go(cause), None, false);
+        let stops = format!("It was evicted and is stopping on n1, because {why}.");
+        assert!(lines.contains(&stops), "{lines:?}");
+        let entry = format!("evicted, because {why}; to be gone by 1970-01-01T00:01:00Z");
+        assert!(lines.iter().any(|line| line.ends_with(&entry)), "{lines:?}");
+    }
 }
 
 #[test]

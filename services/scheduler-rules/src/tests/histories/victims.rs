@@ -1,7 +1,8 @@
 //! A small reference of preemption by priority.
 
 use super::*;
-use crate::fleet::Node;
+use crate::{fleet::Node, gang::Gang as FormedGang};
+use vocab::PreemptionCause;
 
 /// Returns the nodes that are open to the class.
 fn nodes_for(state: &Scheduler, class: &crate::class::Class) -> Vec<NodeNo> {
@@ -129,9 +130,8 @@ pub fn are_needed(mut state: Scheduler, first: u64, now: Millis, events: &[Event
     }
     let mut victims = Vec::new();
     let mut before = None;
-    let by_plan = |fact: &AllocationPreempted| {
-        fact.by.is_some() && fact.cause != vocab::PreemptionCause::Quota
-    };
+    let by_plan =
+        |fact: &AllocationPreempted| fact.by.is_some() && fact.cause != PreemptionCause::Quota;
     for (at, event) in events.iter().enumerate() {
         match event {
             Event::AllocationPreempted(fact) if by_plan(fact) => {
@@ -150,16 +150,54 @@ pub fn are_needed(mut state: Scheduler, first: u64, now: Millis, events: &[Event
             }
             _ => (victims, before) = (Vec::new(), None),
         }
-        let no = EventNo(first + at as u64);
-        let (lsn, index) = (Lsn(0), at as u32);
-        let at = At {
-            lsn,
-            index,
-            no,
-            now,
-        };
-        state.evolve_event(&at, event).unwrap();
+        evolve(&mut state, (first, at), now, event);
     }
+}
+
+/// Checks that fellows of a gang's member follow it only where too few stay. Those whom a plan clears for another go by the
+/// plan.
+pub fn fellows_follow_if_they_are_too_few(
+    mut state: Scheduler,
+    first: u64,
+    now: Millis,
+    events: &[Event],
+) {
+    let follower = |event: &Event| match event {
+        Event::AllocationPreempted(fact) => {
+            (fact.cause == PreemptionCause::Gang && fact.by.is_none()).then_some(fact.allocation)
+        }
+        _ => None,
+    };
+    if !events.iter().any(|event| follower(event).is_some()) {
+        return;
+    }
+    let mut broken = BTreeSet::new();
+    for (at, event) in events.iter().enumerate() {
+        if let Some(no) = follower(event)
+            && let Some(gang) = state.allocations.all()[&no].gang
+            && broken.insert(gang)
+        {
+            let stays = |no: &AllocationNo| {
+                let binding = state.allocations.get(no).and_then(Live::binding);
+                binding.is_some_and(Binding::stays)
+            };
+            let gangs = state.waiting.gangs();
+            let stay = gangs.on_nodes(gang).filter(stays).count();
+            let needed = gangs.get(gang).map_or(0, FormedGang::needed);
+            assert!(stay < needed, "{stay} stay of {needed}: {event:?}");
+        }
+        evolve(&mut state, (first, at), now, event);
+    }
+}
+
+fn evolve(state: &mut Scheduler, (first, index): (u64, usize), now: Millis, event: &Event) {
+    let at = At {
+        lsn: Lsn(0),
+        index: index as u32,
+        no: EventNo(first + index as u64),
+        now,
+    };
+    state.evolve_event(&at, event).unwrap();
 }
 
 /// Checks the victims of a single allocation.
