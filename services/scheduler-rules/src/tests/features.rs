@@ -570,8 +570,9 @@ fn the_members_that_stay_of_a_gang_run_on_if_they_are_enough() {
         w.report_by_itself(no, "n", RunState::Failed);
     };
     let drained = |w: &mut World, _: &[u64]| w.admin(drain("n", true, 0));
-    let goes: [&dyn Fn(&mut World, &[u64]); 3] = [&lost, &failed, &drained];
-    for goes in goes {
+    type Goes<'a> = &'a dyn Fn(&mut World, &[u64]);
+    let ways: [Goes<'_>; 3] = [&lost, &failed, &drained];
+    for goes in ways {
         let mut w = World::new();
         w.policy(|policy| policy.backoff_ms = 0);
         small_nodes(&mut w, &["n", "m"]);
