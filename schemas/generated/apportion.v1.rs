@@ -5991,6 +5991,35 @@ pub struct ApprovalsPage {
     /// How far the read model follows the ledger.
     #[prost(uint64, tag = "4")]
     pub lsn: u64,
+    /// Nodes whose last registration or join was refused, by name; of the first page only, and of the process that leads. At most the 256
+    /// latest of a day are kept, in memory: after a restart they are known when their agents ask again.
+    #[prost(message, repeated, tag = "5")]
+    pub refused_nodes: ::prost::alloc::vec::Vec<RefusedNode>,
+    /// The process that answered leads, so that `refused_nodes` are known.
+    #[prost(bool, tag = "6")]
+    pub leading: bool,
+}
+/// A node whose registration, change of capacity or join was refused.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct RefusedNode {
+    /// Its name.
+    #[prost(string, tag = "1")]
+    pub node: ::prost::alloc::string::String,
+    /// The rule that was broken, with what was approved as the limit.
+    #[prost(message, optional, tag = "2")]
+    pub broken: ::core::option::Option<Refusal>,
+    /// Of the last refusal, Unix ms.
+    #[prost(int64, tag = "3")]
+    pub at_ms: i64,
+    /// What its agent reported; absent for a join, and for a registration that cannot be read.
+    #[prost(message, optional, tag = "4")]
+    pub reported: ::core::option::Option<NodeCapacity>,
+    /// In words.
+    #[prost(string, tag = "5")]
+    pub explanation: ::prost::alloc::string::String,
+    /// What an operator or the agent can do, in words.
+    #[prost(string, tag = "6")]
+    pub remedy: ::prost::alloc::string::String,
 }
 /// That a node may join, and what has come of it. Its token is told to nobody.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -6104,6 +6133,9 @@ pub struct TryQuotaQuery {
     /// The answer is of this ledger position or a later one; 0: of any.
     #[prost(uint64, tag = "2")]
     pub at_lsn: u64,
+    /// An allocation of the tenant's that waits for quota. With it `spec` is absent, and the allocation is judged as it stands.
+    #[prost(string, tag = "3")]
+    pub allocation_id: ::prost::alloc::string::String,
 }
 /// Reply to TryQuotaQuery.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -6126,6 +6158,9 @@ pub struct QuotaTrial {
     /// The tenants that it shares with; empty: none.
     #[prost(string, tag = "6")]
     pub cohort: ::prost::alloc::string::String,
+    /// Set where quota is not reserved because other tenants of the cohort hold a part of the tenant's own limit.
+    #[prost(message, optional, tag = "7")]
+    pub lent: ::core::option::Option<LentQuota>,
     #[prost(oneof = "quota_trial::Decided", tags = "1, 2, 3, 4")]
     pub decided: ::core::option::Option<quota_trial::Decided>,
 }
@@ -6146,6 +6181,31 @@ pub mod quota_trial {
         #[prost(message, tag = "4")]
         AwaitingOthers(super::QuotaTrialAwaiting),
     }
+}
+/// The part of a tenant's limit that other tenants of its cohort hold, in the resource's unit.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct LentQuota {
+    /// As in QuotaView.
+    #[prost(string, tag = "1")]
+    pub resource: ::prost::alloc::string::String,
+    /// The tenant's own limit.
+    #[prost(uint64, tag = "2")]
+    pub limit: u64,
+    /// So much of it others hold.
+    #[prost(uint64, tag = "3")]
+    pub lent: u64,
+    /// So many other tenants of the cohort hold more than their own limit of it.
+    #[prost(uint32, tag = "4")]
+    pub borrowers: u32,
+    /// So much of what the cohort shares is on its way back: its allocations were told to stop and have not ended.
+    #[prost(uint64, tag = "5")]
+    pub returning: u64,
+    /// Whose allocations the tenant's setting lets quota reclaim for it.
+    #[prost(enumeration = "ReclaimFrom", tag = "6")]
+    pub reclaim: i32,
+    /// The request is within the tenant's own limit, so that the tenant has a right to it.
+    #[prost(bool, tag = "7")]
+    pub own: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct QuotaTrialReserved {

@@ -86,7 +86,11 @@ pub fn node(input: &[u8]) -> bool {
         },
     };
     let unreadable = |command: &node_heartbeat_rules::Command| {
-        matches!(command, node_heartbeat_rules::Command::Unreadable { .. })
+        use node_heartbeat_rules::Command;
+        matches!(
+            command,
+            Command::Unreadable { .. } | Command::RegisterUnreadable { .. }
+        )
     };
     let accepted = !commands.is_empty() && !commands.iter().any(unreadable);
     let mut cell = Cell::begin();

@@ -98,6 +98,23 @@ pub struct Context<T> {
     stopped_early: Arc<AtomicBool>,
 }
 
+/// Whether this process leads its service: it has decided, and no other process has since.
+#[derive(Clone, Debug)]
+pub struct Leading(watch::Receiver<bool>);
+
+impl Leading {
+    pub fn is_leading(&self) -> bool {
+        *self.0.borrow()
+    }
+}
+
+impl<T> Context<T> {
+    /// Returns a handle that follows whether this process leads.
+    pub fn leading(&self) -> Leading {
+        Leading(self.leads.subscribe())
+    }
+}
+
 /// The servers as configured.
 #[derive(Clone, Debug)]
 pub struct Servers {

@@ -54,15 +54,13 @@ pub(super) fn decide(state: &mut Nodes, asked: Box<Join>, draft: &mut Draft) {
     } = &*asked;
     match state.may_join(node, token, key, draft.now) {
         Err(refusal) => {
-            state.effects.push(Effect::JoinRefused {
-                request: *request,
-                refusal: Box::new(refusal),
-            });
+            state.refuse_join(node, *request, refusal, draft.now);
             return;
         }
         // It has lost the answer, or its user is about to end.
-        Ok(None) => {}
+        Ok(None) => state.refused.may_join(node),
         Ok(Some(version)) => {
+            state.refused.may_join(node);
             let joined = NodeJoined {
                 node: node.clone(),
                 key: key.clone(),
@@ -129,6 +127,8 @@ impl Nodes {
         approval: Option<&NodeApproval>,
         version: u64,
     ) {
+        // Judged by another approval.
+        self.refused.remove(node);
         let before = self.approved.remove(node);
         let token = before.as_ref().map(|before| before.approval.token);
         let key = before.and_then(|before| before.key);

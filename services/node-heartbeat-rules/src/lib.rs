@@ -6,11 +6,13 @@ mod forget;
 mod hosts;
 mod join;
 mod lease;
+mod refused;
 mod register;
 mod run;
 
 pub use condition::{CONDITIONS_MAX, Conditions};
 pub use join::{IDENTITY_MS, Join, Joining};
+pub use refused::{REFUSED_MAX, RefusedNode};
 pub use run::Report;
 use vocab::fact::NodeHeartbeatFact as Fact;
 use vocab::fact::{AllocationRequested, Applied};
@@ -25,7 +27,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use vocab::{
     AllocationNo, At, EncodedSpec, EncodedSpecs, GpuShares, Millis, NodeCapacity, Numbered,
-    Refusal, Token, TraceContext, Writer,
+    Refusal, Rule, Token, TraceContext, Writer,
 };
 
 /// Everything that node-heartbeat knows; all but the leases folded from the ledger.
@@ -51,6 +53,8 @@ pub struct Nodes {
     leases: Leases,
     #[serde(skip)]
     hosts: hosts::Hosts,
+    #[serde(skip)]
+    refused: refused::RefusedNodes,
     #[serde(skip)]
     specs: EncodedSpecs,
     #[serde(skip)]
@@ -147,6 +151,8 @@ pub enum Command {
     Join(Box<Join>),
     /// An agent asks for all its assignments; `request` finds its way back with the answer.
     Sync { node: Token, request: u64 },
+    /// A registration with a capacity that cannot be read.
+    RegisterUnreadable { node: Token, boot: u64 },
     /// A message that says nothing that could be decided. It moves the inbox's position on.
     Unreadable { node: Token },
 }
@@ -305,6 +311,7 @@ impl Decider for Nodes {
         match command {
             Command::Report { node, report, .. } => self.may_be_placed(report.allocation, node),
             Command::Register { .. }
+            | Command::RegisterUnreadable { .. }
             | Command::Heartbeat { .. }
             | Command::Join(_)
             | Command::Sync { .. }
@@ -322,6 +329,10 @@ impl Decider for Nodes {
             } => {
                 let life = register::Life { boot, change };
                 register::decide(self, node, life, *capacity, config, draft);
+            }
+            Command::RegisterUnreadable { node, boot } => {
+                let refusal = Refusal::new(Rule::MalformedMessage, "capacity");
+                self.refuse(node, boot, None, refusal, draft.now);
             }
             Command::Report { node, boot, report } => {
                 run::decide(self, &node, boot, &report, draft);

@@ -1,7 +1,7 @@
 //! Registration: a node comes, or comes back as a new incarnation with nothing running; or it has another capacity by now, and
 //! what runs there goes on.
 
-use super::{Config, Effect, Node, Nodes, forget, lease};
+use super::{Config, Node, Nodes, forget, lease};
 use ledger::{Draft, IllegalEvent};
 use std::{collections::BTreeSet, fmt};
 use vocab::fact::{NodeCapacityChanged, NodeLost, NodeRegistered};
@@ -23,14 +23,12 @@ pub(super) fn decide(
     config: &Config,
     draft: &mut Draft,
 ) {
-    if !capacity.plausible() {
-        return;
-    }
-    let may_register = state
-        .may_register(&node, &capacity, config)
+    let may_register = capacity
+        .check()
+        .and_then(|()| state.may_register(&node, &capacity, config))
         .and_then(|()| state.may_have_hostname(&node, &capacity));
     if let Err(refusal) = may_register {
-        state.refuse(node, boot, refusal);
+        state.refuse(node, boot, Some(capacity), refusal, draft.now);
         return;
     }
     match state.nodes.get(&node) {
@@ -84,7 +82,11 @@ fn decide_change(
     let Some(known) = state.nodes.get(&node) else {
         return;
     };
-    if change <= taken || known.capacity == capacity {
+    if known.capacity == capacity {
+        state.refused.remove(&node);
+        return;
+    }
+    if change <= taken {
         return;
     }
     let may = match draft.allows(EventKind::NodeCapacityChanged) {
@@ -102,19 +104,11 @@ fn decide_change(
             };
             draft.emit(state, changed);
         }
-        Err(refusal) => state.refuse(node, boot, refusal),
+        Err(refusal) => state.refuse(node, boot, Some(capacity), refusal, draft.now),
     }
 }
 
 impl Nodes {
-    fn refuse(&mut self, node: Token, boot: u64, refusal: Refusal) {
-        self.effects.push(Effect::RegistrationRefused {
-            node,
-            boot,
-            refusal: Box::new(refusal),
-        });
-    }
-
     pub(super) fn capacity_changed(
         &mut self,
         fact: &NodeCapacityChanged,
@@ -128,6 +122,7 @@ impl Nodes {
             {
                 known.capacity = fact.capacity.clone();
                 self.changes.insert(fact.node.clone(), fact.change);
+                self.refused.remove(&fact.node);
                 Ok(())
             }
             _ => Err(IllegalEvent::new(
@@ -145,6 +140,7 @@ impl Nodes {
             return Err(IllegalEvent::new("registered already", fact));
         }
         self.is_back(node);
+        self.refused.remove(node);
         let fresh = Node {
             incarnation,
             boot,

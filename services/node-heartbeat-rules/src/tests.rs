@@ -6,6 +6,7 @@ mod conditions;
 mod join;
 mod lies;
 mod own;
+mod refused;
 
 use super::*;
 use vocab::fact::{

@@ -16,7 +16,7 @@ use chassis::{
 };
 use futures::future::BoxFuture;
 use ledger::Inbox;
-use ledger_nats::jetstream::Readers;
+use ledger_nats::{Questions, jetstream::Readers};
 use node_heartbeat_rules::Nodes;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -57,13 +57,14 @@ impl Service for NodeHeartbeatService {
         let (effects_in, effects) = mpsc::unbounded_channel();
         let cell = ctx.cell_no();
         let mark = Mark::default();
+        let (questions, asked) = Questions::new();
         let deciding = Deciding {
             inbox: Some((
                 Inbox::Report,
                 Arc::new(move |m, out| wire::report(m, cell, out)),
             )),
             local: Some(local),
-            questions: None,
+            questions: Some(asked),
             effects: Some(effects_in),
             ..Deciding::on_ledger(ctx.settings, vec![mark.clone()])
         };
@@ -75,6 +76,8 @@ impl Service for NodeHeartbeatService {
         };
         let approvals = query::ApprovalsQueries {
             pool: ctx.postgres_for_queries()?,
+            questions,
+            leading: ctx.leading(),
         };
         let queries = Queries::new(ctx.subjects())
             .on(logs, &mark)

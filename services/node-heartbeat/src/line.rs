@@ -32,7 +32,10 @@ fn place_of(command: &Command) -> Option<Place> {
         Command::Sync { node, .. } => Some((Kind::Sync, node.clone())),
         Command::Join(join) => Some((Kind::Join, join.node.clone())),
         // What is stored comes by the inbox.
-        Command::Register { .. } | Command::Report { .. } | Command::Unreadable { .. } => None,
+        Command::Register { .. }
+        | Command::RegisterUnreadable { .. }
+        | Command::Report { .. }
+        | Command::Unreadable { .. } => None,
     }
 }
 

@@ -3,11 +3,16 @@
 
 use crate::{project::ApprovalRow, store};
 use async_nats::Client;
-use chassis::query::{Asked, Trouble, Verb, name_prefix, page_limit};
+use chassis::{
+    Leading,
+    query::{Asked, Trouble, Verb, ask_state, name_prefix, page_limit},
+};
+use ledger_nats::Questions;
+use node_heartbeat_rules::{Nodes, RefusedNode};
 use prost::Message;
 use schemas::{
-    ToProst as _,
-    v1::{ApprovalView, ApprovalsPage, ApprovalsQuery, LogsQuery, LogsReply, NodeLogsQuery},
+    ToProst,
+    v1::{self, ApprovalView, ApprovalsPage, ApprovalsQuery, LogsQuery, LogsReply, NodeLogsQuery},
 };
 use sqlx::PgPool;
 use std::time::Duration;
@@ -74,6 +79,8 @@ impl Verb for LogsQueries {
 /// The verb `approvals`.
 pub struct ApprovalsQueries {
     pub pool: PgPool,
+    pub questions: Questions<Nodes>,
+    pub leading: Leading,
 }
 
 impl Verb for ApprovalsQueries {
@@ -99,12 +106,43 @@ impl Verb for ApprovalsQueries {
         let shown = found.into_iter().take(limit as usize);
         let approvals: Vec<_> = shown.map(approval).collect();
         let last = approvals.last().filter(|_| all > approvals.len());
+        let refused = match query.after.is_empty() && self.leading.is_leading() {
+            true => Some(self.refused_nodes(prefix).await?),
+            false => None,
+        };
         Ok(ApprovalsPage {
             next: last.map_or_else(String::new, |one| one.node.clone()),
             approvals,
             refusal: None,
             lsn: asked.applied.0,
+            leading: refused.is_some(),
+            refused_nodes: refused.unwrap_or_default(),
         })
+    }
+}
+
+impl ApprovalsQueries {
+    /// Returns the refused nodes that this leader remembers.
+    async fn refused_nodes(&self, prefix: String) -> Result<Vec<v1::RefusedNode>, Trouble> {
+        let asked = ask_state(&self.questions, Lsn(0), move |state, view| {
+            let refused = state.refused_nodes(&prefix, view.now);
+            refused
+                .map(|(node, refused)| refused_node(node, refused))
+                .collect()
+        });
+        let (refused, _): (Vec<_>, Lsn) = asked.await?;
+        Ok(refused)
+    }
+}
+
+fn refused_node(node: &Token, refused: &RefusedNode) -> v1::RefusedNode {
+    v1::RefusedNode {
+        node: node.to_string(),
+        broken: Some(refused.refusal.to_prost()),
+        at_ms: refused.at.0,
+        reported: refused.reported.as_ref().map(ToProst::to_prost),
+        explanation: refused.refusal.explanation(),
+        remedy: refused.remedy(node),
     }
 }
 

@@ -73,12 +73,20 @@ fn read(node: &Token, payload: &Bytes, cell: CellNo, out: &mut Vec<Command>) -> 
     let boot = message.boot;
     let run = |run: &RawRun| read_run(node, boot, run, cell);
     match message.said? {
-        RawSaid::Register(register) => out.push(Command::Register {
-            node: node.clone(),
-            boot,
-            capacity: Box::new(NodeCapacity::decode(&register.capacity?.encode_to_vec()).ok()?),
-            change: register.change,
-        }),
+        RawSaid::Register(register) => {
+            let capacity = register.capacity.map(|it| it.encode_to_vec());
+            let capacity = capacity.and_then(|bytes| NodeCapacity::decode(&bytes).ok());
+            let node = node.clone();
+            out.push(match capacity {
+                Some(capacity) => Command::Register {
+                    node,
+                    boot,
+                    capacity: Box::new(capacity),
+                    change: register.change,
+                },
+                None => Command::RegisterUnreadable { node, boot },
+            });
+        }
         RawSaid::Run(one) => out.push(run(&one)?),
         RawSaid::Runs(many) if many.runs.len() > RUNS_MAX => return None,
         // One that cannot be read says nothing about the others.

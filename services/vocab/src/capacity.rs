@@ -109,9 +109,9 @@ impl NodeCapacity {
         }
     }
 
-    /// Whether it can be. The limits are those that requests have, so that sums over a node stay far from overflow, and
-    /// lists are in order, so that the same node is always written in the same way.
-    pub fn plausible(&self) -> bool {
+    /// Refuses a capacity that no node has. The limits are those of requests, so that sums over a node stay far from overflow,
+    /// and lists are in order, so that the same node is always written in the same way.
+    pub fn check(&self) -> Result<(), Refusal> {
         let NodeCapacity {
             cpu_milli,
             memory_bytes,
@@ -123,19 +123,72 @@ impl NodeCapacity {
             topology,
             max_runs: _,
         } = self;
-        *cpu_milli <= AllocationSpec::CPU_MILLI_MAX
-            && *memory_bytes <= AllocationSpec::MEMORY_BYTES_MAX
-            && u64::from(*gpus) <= AllocationSpec::GPUS_MAX
-            && (*gpus > 0 || gpu_model.is_none())
-            && labels.len() <= NodeCapacity::LABELS_MAX
-            && ordered(labels)
-            && taints.len() <= NodeCapacity::TAINTS_MAX
-            && extended.len() <= AllocationSpec::EXTENDED_MAX
-            && ordered(extended)
-            && extended
-                .iter()
-                .all(|(_, amount)| (1..=AllocationSpec::EXTENDED_AMOUNT_MAX).contains(amount))
-            && topology.as_ref().is_none_or(|it| it.makes_up(self))
+        let most = |rule, subject: &str, limit, actual| match actual > limit {
+            true => Err(Refusal::over(rule, subject, limit, actual)),
+            false => Ok(()),
+        };
+        let amount =
+            |subject: &str, limit, actual| most(Rule::QuantityTooLarge, subject, limit, actual);
+        let count = |subject: &str, limit: usize, actual: usize| {
+            most(Rule::TooManyElements, subject, limit as u64, actual as u64)
+        };
+        let valid = |subject: &str, valid: bool| match valid {
+            true => Ok(()),
+            false => Err(Refusal::new(Rule::SettingInvalid, subject)),
+        };
+        amount("cpu_milli", AllocationSpec::CPU_MILLI_MAX, *cpu_milli)?;
+        amount(
+            "memory_bytes",
+            AllocationSpec::MEMORY_BYTES_MAX,
+            *memory_bytes,
+        )?;
+        amount("gpus", AllocationSpec::GPUS_MAX, (*gpus).into())?;
+        valid("gpu_model", *gpus > 0 || gpu_model.is_none())?;
+        count("labels", NodeCapacity::LABELS_MAX, labels.len())?;
+        valid("labels", ordered(labels))?;
+        count("taints", NodeCapacity::TAINTS_MAX, taints.len())?;
+        count("extended", AllocationSpec::EXTENDED_MAX, extended.len())?;
+        valid("extended", ordered(extended))?;
+        for (name, of_it) in extended {
+            amount(name.as_str(), AllocationSpec::EXTENDED_AMOUNT_MAX, *of_it)?;
+            valid(name.as_str(), *of_it > 0)?;
+        }
+        valid(
+            "topology",
+            topology.as_ref().is_none_or(|it| it.makes_up(self)),
+        )
+    }
+
+    /// Returns the command by which an operator approves such a node.
+    pub fn approval_command(&self, node: &str) -> String {
+        let cpu = match self.cpu_milli % 1000 {
+            0 => (self.cpu_milli / 1000).to_string(),
+            _ => format!("{}m", self.cpu_milli),
+        };
+        let bytes = self.memory_bytes;
+        let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+        let whole = units
+            .iter()
+            .find(|(_, unit)| bytes > 0 && bytes % unit == 0);
+        let memory = whole.map_or_else(
+            || bytes.to_string(),
+            |(name, unit)| format!("{}{name}", bytes / unit),
+        );
+        let mut text = format!("apportion node approve {node} --cpu {cpu} --memory {memory}");
+        if self.gpus > 0 {
+            text += &format!(" --gpus {}", self.gpus);
+        }
+        if let Some(model) = &self.gpu_model {
+            text += &format!(" --gpu-model {model}");
+        }
+        let needs_approval = |(name, _): &&(Token, Token)| name.as_str() != Work::NODE_LABEL;
+        for (name, value) in self.labels.iter().filter(needs_approval) {
+            text += &format!(" --label {name}={value}");
+        }
+        for (name, amount) in &self.extended {
+            text += &format!(" --extended {name}={amount}");
+        }
+        text
     }
 }
 
@@ -255,15 +308,24 @@ pub struct NodeApproval {
 }
 
 impl NodeApproval {
-    /// Whether such a capacity can be approved.
-    pub fn plausible(&self) -> bool {
+    /// Refuses a capacity that cannot be approved.
+    pub fn check(&self) -> Result<(), Refusal> {
         let NodeCapacity {
             taints,
             topology,
             max_runs,
             ..
         } = &self.capacity;
-        self.capacity.plausible() && taints.is_empty() && topology.is_none() && *max_runs == 0
+        self.capacity.check()?;
+        let said_by_nodes = [
+            ("taints", !taints.is_empty()),
+            ("topology", topology.is_some()),
+            ("max_runs", *max_runs > 0),
+        ];
+        match said_by_nodes.iter().find(|(_, is_set)| *is_set) {
+            Some((subject, _)) => Err(Refusal::new(Rule::SettingInvalid, *subject)),
+            None => Ok(()),
+        }
     }
 
     /// The first that the node says to have and was not approved.
@@ -400,7 +462,7 @@ mod tests {
     fn check(expected: bool, what: &str, change: impl FnOnce(&mut NodeCapacity)) {
         let mut capacity = node();
         change(&mut capacity);
-        assert_eq!(capacity.plausible(), expected, "{what}");
+        assert_eq!(capacity.check().is_ok(), expected, "{what}");
     }
 
     #[track_caller]
@@ -443,6 +505,47 @@ mod tests {
         check(false, "extended out of order", |c| c.extended.reverse());
         check(false, "none of it", |c| c.extended[0].1 = 0);
         check(false, "too much of it", |c| c.extended[1].1 += 1);
+    }
+
+    #[test]
+    fn a_capacity_that_no_node_has_names_its_part_and_the_limit() {
+        let check = |expected: &str, change: fn(&mut NodeCapacity)| {
+            let mut capacity = node();
+            change(&mut capacity);
+            let refused = capacity.check().unwrap_err();
+            assert_eq!(refused.to_string(), expected);
+        };
+        let gpus = "quantity too large: gpus (limit 16, actual 17)";
+        check(gpus, |c| c.gpus = 17);
+        let labels = "too many elements: labels (limit 64, actual 65)";
+        check(labels, |c| {
+            c.labels = vec![c.labels[0].clone(); 65];
+        });
+        check("setting invalid: labels", |c| c.labels.reverse());
+        check("setting invalid: topology", |c| c.cpu_milli += 1);
+    }
+
+    #[test]
+    fn the_command_that_approves_a_node_names_all_that_it_has() {
+        let check = |expected: &str, change: fn(&mut NodeCapacity)| {
+            let mut capacity = node();
+            change(&mut capacity);
+            let command = capacity.approval_command("n1");
+            assert_eq!(command, format!("apportion node approve n1 {expected}"));
+        };
+        check(
+            "--cpu 8 --memory 64 --gpus 4 --gpu-model A100 --label rack=r1 --label zone=z1 --extended fpga=2 \
+             --extended licence=1099511627776",
+            |_| {},
+        );
+        check("--cpu 1500m --memory 3GiB", |c| {
+            *c = NodeCapacity {
+                cpu_milli: 1500,
+                memory_bytes: 3 << 30,
+                labels: vec![(token(Work::NODE_LABEL), token("true"))],
+                ..NodeCapacity::default()
+            };
+        });
     }
 
     #[test]
@@ -493,7 +596,7 @@ mod tests {
             token: [0; 32],
             until: Millis(0),
         };
-        assert!(approval.plausible());
+        assert_eq!(approval.check(), Ok(()));
         let check = |expected: Option<&str>, change: fn(&mut NodeCapacity)| {
             let mut said = node();
             change(&mut said);

@@ -25,9 +25,7 @@ impl ApprovalRequest {
             token: self.token_digest.ok_or_else(|| invalid("token_digest"))?,
             until: Millis(self.token_until_ms),
         };
-        if !approval.plausible() {
-            return Err(invalid("capacity"));
-        }
+        approval.check()?;
         Ok(approval)
     }
 }

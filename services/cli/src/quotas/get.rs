@@ -357,8 +357,8 @@ mod tests {
         );
         let waits = format!(
             "waits    {} of x priority 5 since 1970-01-01T00:00:00Z: quota exceeded: a/x cpu: it would \
-             come to 0.009 cores, and the limit is 0.008 cores; wait until something of it has ended, ask for less, or \
-             have the limit raised, its quota was taken back",
+             come to 0.009 cores, and the account may hold 0.008 cores now; wait until allocations that hold it have ended, \
+             ask for less, or have the limit raised, its quota was taken back",
             AllocationNo(1).id(CellNo(3)),
         );
         let tenant = view.tenant.as_ref().unwrap();

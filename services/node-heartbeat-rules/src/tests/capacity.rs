@@ -88,7 +88,10 @@ fn no_change_goes_beyond_what_was_approved_or_before_its_level() {
     t.level = Level::KNOWN;
     t.check(2, resized(1, 2, cores(2000)), &["n has 2000 by 2"]);
     t.check(3, resized(1, 3, |it| it.memory_bytes = u64::MAX), &[]);
-    assert_eq!(t.effects(), Vec::<String>::new());
+    let most = vocab::AllocationSpec::MEMORY_BYTES_MAX;
+    let actual = u64::MAX;
+    let refused = format!("n: quantity too large: memory_bytes (limit {most}, actual {actual})");
+    assert_eq!(t.effects(), [refused]);
     // Once it is lost, nothing of that life counts.
     t.check(30, None, &["n lost, seen 2"]);
     t.check(31, resized(1, 4, cores(3000)), &[]);

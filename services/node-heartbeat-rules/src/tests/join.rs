@@ -6,7 +6,7 @@ use vocab::fact::{NodeRegistered, NodeSet};
 use vocab::{AdminChange, Event, NodeApproval};
 
 impl Table {
-    fn required() -> Self {
+    pub(super) fn required() -> Self {
         Self {
             joining: Joining::Required,
             ..Self::new()
@@ -14,7 +14,7 @@ impl Table {
     }
 
     /// None forgets it; otherwise by the token of this number, which is void from `until` on.
-    fn set(&mut self, node: &str, version: u64, approved: Option<(u8, i64)>) {
+    pub(super) fn set(&mut self, node: &str, version: u64, approved: Option<(u8, i64)>) {
         let approval = approved.map(|(token, until)| NodeApproval {
             capacity: capacity(),
             token: [token; 32],

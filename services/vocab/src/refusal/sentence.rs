@@ -113,8 +113,8 @@ impl Rule {
             Self::AllocationEnded => says("it has ended already", "nothing is left to do for it"),
             Self::QuotaExceeded => measures(
                 "the account holds too much",
-                "it would come to {actual}, and the limit is {limit}",
-                "wait until something of it has ended, ask for less, or have the limit raised",
+                "it would come to {actual}, and the account may hold {limit} now",
+                "wait until allocations that hold it have ended, ask for less, or have the limit raised",
             ),
             Self::NotSupported => says(
                 "this cell does not have the feature",
@@ -540,7 +540,7 @@ mod tests {
             "team-a cpu",
             256_000,
             304_000,
-            "quota exceeded: team-a cpu: it would come to 304 cores, and the limit is 256 cores",
+            "quota exceeded: team-a cpu: it would come to 304 cores, and the account may hold 256 cores now",
         );
         check(
             Rule::QuotaNeverFits,
@@ -583,7 +583,7 @@ mod tests {
             "a memory",
             1 << 40,
             (1 << 40) + 1,
-            "quota exceeded: a memory: it would come to 1099511627777, and the limit is 1099511627776",
+            "quota exceeded: a memory: it would come to 1099511627777, and the account may hold 1099511627776 now",
         );
         check(
             Rule::PayloadTooLarge,
