@@ -56,7 +56,9 @@ pub use hearing::{Heard, Hearing, ReplyTo, Wanted};
 pub use metrics::{Metric, Metrics};
 pub use opentelemetry::trace::SpanKind;
 pub use projection::Progress;
-pub use service::{Context, Leading, Needs, Servers, Service, instance, readers, run_among, run_service};
+pub use service::{
+    Context, Leading, Needs, Servers, Service, instance, readers, run_among, run_service,
+};
 pub use shutdown::Shutdown;
 pub use telemetry::{Attribute, Journey, OpenSpan, TraceParent, init_logs};
 pub use watch::{Behind, Follower};

@@ -30,6 +30,7 @@ mod print;
 mod queues;
 mod quotas;
 mod refusals;
+mod refused_nodes;
 mod repair;
 mod reservations;
 mod resource;

@@ -9,6 +9,7 @@ use crate::{
         Output, Page, Sheet, Tone, column, moment, moment_or_never, named, number, plain, quantity,
         wide,
     },
+    refused_nodes,
     submit::{requirement, words},
 };
 use async_nats::jetstream;
@@ -160,6 +161,7 @@ impl Nodes {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.operator_until(None).await?;
         let states = self.states.iter().map(|state| state.standing().into());
+        let query_prefix = self.name_prefix.clone().unwrap_or_default();
         let query = NodesQuery {
             name_prefix: self.name_prefix.unwrap_or_default(),
             gpu_model: self.gpu_model.unwrap_or_default(),
@@ -171,6 +173,7 @@ impl Nodes {
             true => registered(&client, query).await?,
             false => all(&client, query).await?,
         };
+        let refused = refused_nodes::ask(&client, query_prefix).await?;
         let ready = nodes
             .iter()
             .filter(|node| node.state() == NodeStanding::Ready);
@@ -190,9 +193,11 @@ impl Nodes {
                 row.push(moment_or_never(at));
             }
         }
-        Page::of(sheet, "no nodes")
-            .of_lsn(lsn)
-            .text(count)
+        let page = Page::of(sheet, "no nodes").of_lsn(lsn).text(count);
+        let refused = refused.unwrap_or_default();
+        let names: Vec<&str> = refused.iter().map(|one| one.node.as_str()).collect();
+        page.lines(refused_nodes::count(&refused))
+            .with("refused", names)
             .print(self.output)
     }
 }

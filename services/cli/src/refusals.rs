@@ -3,11 +3,12 @@
 use crate::{
     Failure,
     context::{Context, Whose},
-    print::{Output, Page, Sheet, column, moment, named, number, plain, wide},
+    print::{Output, Page, Sheet, absent, column, moment, named, number, plain, wide},
+    refused_nodes,
 };
 use clap::Args;
-use client::{RefusalView, RefusalsQuery};
-use vocab::Rule;
+use client::{Client, RefusalView, RefusalsQuery};
+use vocab::{Rule, subjects::OPERATOR};
 
 #[derive(Args)]
 pub struct Refusals {
@@ -53,7 +54,10 @@ impl Refusals {
             rule: self.rule.map_or(0, |rule| rule as i32),
             at_lsn: 0,
         };
-        let found = client.refusals(&query).await?;
+        let mut found = client.refusals(&query).await?;
+        if self.after == 0 && self.is_of_all(context) {
+            self.add_refused_nodes(&client, &mut found.refusals).await?;
+        }
         let page = Page::of(sheet(&found.refusals), "nothing was refused");
         let page = page
             .of_lsn(found.lsn)
@@ -63,6 +67,31 @@ impl Refusals {
             next => page.text(format!("there may be more: --after {next}")),
         };
         page.print(self.output)
+    }
+}
+
+impl Refusals {
+    /// Whether an operator asks for the refusals of all, or of operators.
+    fn is_of_all(&self, context: &Context) -> bool {
+        let tenant = context.tenant_name(self.whose.tenant.as_deref()).ok();
+        tenant.is_none_or(|tenant| tenant.as_str() == OPERATOR)
+    }
+
+    /// Adds the refused nodes, the latest refusal first. They are not on the ledger and have no number.
+    async fn add_refused_nodes(
+        &self,
+        client: &Client,
+        found: &mut Vec<RefusalView>,
+    ) -> Result<(), Failure> {
+        let refused = refused_nodes::ask(client, String::new()).await?;
+        let of_rule = |one: &RefusalView| {
+            let rule = one.broken.as_ref().map_or(0, |broken| broken.rule);
+            self.rule.is_none_or(|wanted| wanted as i32 == rule)
+        };
+        let refused = refused.into_iter().flatten().map(refused_nodes::as_refusal);
+        found.extend(refused.filter(of_rule));
+        found.sort_by_key(|one| std::cmp::Reverse(one.at_ms));
+        Ok(())
     }
 }
 
@@ -78,7 +107,7 @@ pub fn sheet(found: &[RefusalView]) -> Sheet {
         };
         vec![
             moment(one.at_ms),
-            plain(&one.tenant),
+            named(&one.tenant),
             named(&one.verb),
             named(rule),
             named(&broken.subject),
@@ -86,7 +115,10 @@ pub fn sheet(found: &[RefusalView]) -> Sheet {
             of_a_limit(broken.actual),
             named(&one.operation_id),
             plain(&one.explanation),
-            number(one.number),
+            match one.number {
+                0 => absent("-"),
+                of_ledger => number(of_ledger),
+            },
             named(&one.by),
         ]
     };

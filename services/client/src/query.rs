@@ -16,10 +16,10 @@ use schemas::v1::{
     LogsQuery, LogsReply, NodeQuery, NodeReply, NodesPage, NodesQuery, OperationQuery,
     OperationReply, OperationView, PreemptionsPage, PreemptionsQuery, QueryRefused, QueueQuery,
     QueueReply, QueuesQuery, QueuesReply, QuotaHistoryPage, QuotaHistoryQuery, QuotaPage,
-    QuotaQuery, RatesPage, RatesQuery, Refusal, RefusalsPage, RefusalsQuery, ReservationView,
-    ReservationsQuery, ReservationsReply, ResourceQuery, ResourceReply, ResourceView, SettingsPage,
-    SettingsQuery, TenantsPage, TenantsQuery, TryPlaceQuery, TryPlaceReply, TryQuotaQuery,
-    TryQuotaReply, UsagePage, UsageQuery,
+    QuotaQuery, RatesPage, RatesQuery, Refusal, RefusalsPage, RefusalsQuery, RefusedNode,
+    ReservationView, ReservationsQuery, ReservationsReply, ResourceQuery, ResourceReply,
+    ResourceView, SettingsPage, SettingsQuery, TenantsPage, TenantsQuery, TryPlaceQuery,
+    TryPlaceReply, TryQuotaQuery, TryQuotaReply, UsagePage, UsageQuery,
 };
 use std::{future::Future, pin::pin, sync::atomic::Ordering, time::Duration};
 use vocab::{Rule, subjects::OPERATORS_QUERIES};
@@ -29,6 +29,8 @@ const SERVICE_ERROR: &str = "Nats-Service-Error";
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// How often a question is asked, at the most.
 const ASKED_MAX: u32 = 3;
+/// How often the processes of a service are asked for what only the leader knows. They share questions: of two, another one answers.
+const LEADER_TRIES: u32 = 10;
 /// How long an answer is waited for, from when the question was asked first.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Time in which a question is asked again while its position is not applied: as long as a service waits for a position itself.
@@ -222,6 +224,20 @@ impl Client {
     /// A page of who may be a node, and who is. Operators only.
     pub async fn approvals(&self, query: &ApprovalsQuery) -> Result<ApprovalsPage, QueryError> {
         self.ask("approvals", query).await
+    }
+
+    /// Returns the nodes whose last registration or join was refused; `None` if no process that leads answered. Operators only.
+    pub async fn refused_nodes(
+        &self,
+        query: &ApprovalsQuery,
+    ) -> Result<Option<Vec<RefusedNode>>, QueryError> {
+        for _ in 0..LEADER_TRIES {
+            let page = self.approvals(query).await?;
+            if page.leading {
+                return Ok(Some(page.refused_nodes));
+            }
+        }
+        Ok(None)
     }
 
     /// One node, what is on it, and what has become of it. Operators only.

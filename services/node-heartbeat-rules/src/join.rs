@@ -101,6 +101,12 @@ impl Nodes {
         }
     }
 
+    /// Whether a machine speaks for the node by its approval's token.
+    pub(super) fn has_joined(&self, node: &Token) -> bool {
+        let approved = self.approved.get(node);
+        approved.is_some_and(|approved| approved.key.is_some())
+    }
+
     /// Whether a node may register with such a capacity.
     pub(super) fn may_register(
         &self,
@@ -110,7 +116,7 @@ impl Nodes {
     ) -> Result<(), Refusal> {
         let approved = self.approved.get(node);
         let may_join = match config.joining {
-            Joining::Required => approved.is_some_and(|approved| approved.key.is_some()),
+            Joining::Required => self.has_joined(node),
             Joining::Open => !self.banned.contains(node),
         };
         if !may_join {

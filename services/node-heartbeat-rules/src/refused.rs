@@ -18,6 +18,8 @@ pub struct RefusedNode {
     pub at: Millis,
     /// The reported capacity; `None` for a join and for an unreadable registration.
     pub reported: Option<NodeCapacity>,
+    /// The node has joined by a token.
+    pub joined: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -51,7 +53,7 @@ impl RefusedNode {
     pub fn remedy(&self, node: &Token) -> String {
         match (self.refusal.rule, &self.reported) {
             (Rule::CapacityNotApproved | Rule::NodeNotApproved, Some(reported)) => {
-                reported.approval_command(node.as_str())
+                reported.approval_command(node.as_str(), self.joined)
             }
             (rule, _) => rule.teaching().passes.to_owned(),
         }
@@ -85,6 +87,7 @@ impl Nodes {
             refusal: refusal.clone(),
             at,
             reported,
+            joined: self.has_joined(&node),
         };
         self.refused.insert(&node, refused);
         self.effects.push(Effect::RegistrationRefused {
@@ -101,6 +104,7 @@ impl Nodes {
                 refusal: refusal.clone(),
                 at,
                 reported: None,
+                joined: self.has_joined(node),
             };
             self.refused.insert(node, refused);
         }

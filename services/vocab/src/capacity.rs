@@ -159,8 +159,8 @@ impl NodeCapacity {
         )
     }
 
-    /// Returns the command by which an operator approves such a node.
-    pub fn approval_command(&self, node: &str) -> String {
+    /// Returns the command by which an operator approves such a node. A joined node keeps its token.
+    pub fn approval_command(&self, node: &str, joined: bool) -> String {
         let cpu = match self.cpu_milli % 1000 {
             0 => (self.cpu_milli / 1000).to_string(),
             _ => format!("{}m", self.cpu_milli),
@@ -187,6 +187,9 @@ impl NodeCapacity {
         }
         for (name, amount) in &self.extended {
             text += &format!(" --extended {name}={amount}");
+        }
+        if joined {
+            text += " --keep-token FILE";
         }
         text
     }
@@ -527,18 +530,19 @@ mod tests {
 
     #[test]
     fn the_command_that_approves_a_node_names_all_that_it_has() {
-        let check = |expected: &str, change: fn(&mut NodeCapacity)| {
+        let check = |expected: &str, joined: bool, change: fn(&mut NodeCapacity)| {
             let mut capacity = node();
             change(&mut capacity);
-            let command = capacity.approval_command("n1");
+            let command = capacity.approval_command("n1", joined);
             assert_eq!(command, format!("apportion node approve n1 {expected}"));
         };
         check(
             "--cpu 8 --memory 64 --gpus 4 --gpu-model A100 --label rack=r1 --label zone=z1 --extended fpga=2 \
              --extended licence=1099511627776",
+            false,
             |_| {},
         );
-        check("--cpu 1500m --memory 3GiB", |c| {
+        check("--cpu 1500m --memory 3GiB --keep-token FILE", true, |c| {
             *c = NodeCapacity {
                 cpu_milli: 1500,
                 memory_bytes: 3 << 30,

@@ -6,14 +6,19 @@ use crate::{
     context::Context,
     look::look_again,
     nodes::said_of,
-    print::{Output, Page, Sheet, column, moment, named, number, plain, quantity, wide},
+    print::{
+        Cell, Output, Page, Sheet, Tone, absent, column, moment, named, number, plain, quantity,
+        wide,
+    },
+    refused_nodes,
     sending::Sending,
     submit::{label, requirement},
 };
 use clap::{Args, Subcommand};
-use client::{ApprovalView, ApprovalsQuery, Client};
+use client::{ApprovalView, ApprovalsQuery, Client, NodeCapacity, RefusedNode};
 use schemas::v1;
 use sha2::{Digest, Sha256};
+use std::{collections::BTreeMap, fs, path::PathBuf};
 use uuid::Uuid;
 use vocab::ResourceKind;
 
@@ -24,7 +29,7 @@ pub enum NodeCommand {
     Approve(Box<Approve>),
     /// Forget a node: it is lost if it is there, and may not come back.
     Forget(Forget),
-    /// Show who may join, and who has.
+    /// List the nodes that may join, have joined, or are refused.
     List(List),
     /// Show a node: what it has, what is said of it, and what is on it.
     Describe(super::DescribeNode),
@@ -53,6 +58,9 @@ pub struct Approve {
     /// Anything else that it may have, and the most of it, NAME=AMOUNT; may be repeated.
     #[arg(long = "extended", value_name = "NAME=AMOUNT", value_parser = extended)]
     extended: Vec<v1::ExtendedAmount>,
+    /// File with the node's present token. It stays valid, and a joined node stays joined; without it, a new token is printed.
+    #[arg(long, value_name = "FILE")]
+    keep_token: Option<PathBuf>,
     /// How long the token lasts before its first use: 1h, 7d.
     #[arg(long, default_value = "1h", value_parser = amount::duration_ms)]
     token_ttl: i64,
@@ -100,8 +108,7 @@ impl NodeCommand {
 
 impl Approve {
     async fn run(mut self, context: &Context) -> Result<(), Failure> {
-        // Two of them are 244 random bits.
-        let token = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
+        let token = self.token()?;
         self.labels.sort_by(|a, b| a.name.cmp(&b.name));
         self.extended.sort_by(|a, b| a.name.cmp(&b.name));
         let unsigned = |amount: i64| u64::try_from(amount).map_err(|_| "an amount is below zero");
@@ -125,9 +132,27 @@ impl Approve {
         };
         let applied = set_node(change, &self.expected.sending, context).await?;
         let fields = fields(&title, &applied).add("token", "token", plain(&token));
-        Page::said(line(&title, applied.version), fields)
-            .text(format!("token: {token}"))
-            .print(self.expected.output)
+        let page = Page::said(line(&title, applied.version), fields);
+        let page = match self.keep_token {
+            Some(_) => page,
+            None => page.text(format!("token: {token}")),
+        };
+        page.print(self.expected.output)
+    }
+
+    /// Returns the token to keep, or a new one.
+    fn token(&self) -> Result<String, Failure> {
+        let Some(file) = &self.keep_token else {
+            // Two of them are 244 random bits.
+            let [first, second] = [(); 2].map(|()| Uuid::new_v4());
+            return Ok(format!("{}{}", first.simple(), second.simple()));
+        };
+        let name = file.display();
+        let text = fs::read_to_string(file).map_err(|error| format!("{name}: {error}"))?;
+        match text.trim() {
+            "" => Err(format!("{name} holds no token").into()),
+            token => Ok(token.to_owned()),
+        }
     }
 }
 
@@ -161,6 +186,8 @@ impl List {
             limit: PAGE_MAX,
             ..ApprovalsQuery::default()
         };
+        let refused = refused_nodes::ask(&client, query.name_prefix.clone()).await?;
+        let refused = refused.unwrap_or_default();
         let mut approvals = Vec::new();
         loop {
             let page = client.approvals(&query).await?;
@@ -170,30 +197,56 @@ impl List {
                 break;
             }
         }
-        Page::of(sheet(&approvals), "no node may join").print(self.output)
+        Page::of(sheet(&approvals, &refused), "no node may join")
+            .lines(refused.iter().flat_map(refused_nodes::lines))
+            .print(self.output)
     }
 }
 
-fn sheet(approvals: &[ApprovalView]) -> Sheet {
-    let row = |one: &ApprovalView| {
-        let capacity = one.capacity.clone().unwrap_or_default();
-        let (state, at_ms) = match one.key.is_empty() {
-            true => ("may join until", one.token_until_ms),
-            false => ("joined", one.joined_ms),
+/// A row for each approved and each refused node, by name.
+fn sheet(approvals: &[ApprovalView], refused: &[RefusedNode]) -> Sheet {
+    let mut all: BTreeMap<&str, (Option<&ApprovalView>, Option<&RefusedNode>)> = BTreeMap::new();
+    for one in approvals {
+        all.entry(&one.node).or_default().0 = Some(one);
+    }
+    for one in refused {
+        all.entry(&one.node).or_default().1 = Some(one);
+    }
+    let row =
+        |(node, (approval, refused)): (&str, (Option<&ApprovalView>, Option<&RefusedNode>))| {
+            let (state, at_ms) = match (refused, approval) {
+                (Some(refused), _) => ("refused", refused.at_ms),
+                (None, Some(one)) if one.key.is_empty() => ("may join until", one.token_until_ms),
+                (None, one) => ("joined", one.map_or(0, |one| one.joined_ms)),
+            };
+            let approved = approval.map(|one| one.capacity.clone().unwrap_or_default());
+            let reported = refused.and_then(|it| it.reported.clone());
+            let [cpu, memory, gpus] = amounts(approved.as_ref());
+            let [reported_cpu, reported_memory, reported_gpus] = amounts(reported.as_ref());
+            let model = |of: Option<&NodeCapacity>| named(of.map_or("", |of| &of.gpu_model));
+            let text = |of: fn(&RefusedNode) -> &str| named(refused.map_or("", of));
+            vec![
+                plain(node),
+                model(approved.as_ref()),
+                match refused {
+                    Some(_) => plain(state).tone(Tone::Bad),
+                    None => plain(state),
+                },
+                moment(at_ms),
+                named(approval.map_or("", |one| &one.key)),
+                cpu,
+                memory,
+                gpus,
+                approval.map_or_else(|| absent("-"), |one| number(one.version)),
+                approval.map_or_else(|| absent("-"), |one| moment(one.approved_ms)),
+                reported_cpu,
+                reported_memory,
+                reported_gpus,
+                model(reported.as_ref()),
+                text(|it| &it.explanation),
+                text(|it| &it.remedy),
+            ]
         };
-        vec![
-            plain(&one.node),
-            named(&capacity.gpu_model),
-            plain(state),
-            moment(at_ms),
-            named(&one.key),
-            quantity(ResourceKind::Cpu, capacity.cpu_milli),
-            quantity(ResourceKind::Memory, capacity.memory_bytes),
-            number(capacity.gpus),
-            number(one.version),
-            moment(one.approved_ms),
-        ]
-    };
     let columns = vec![
         column("node", "node"),
         column("gpu_model", "gpu model"),
@@ -205,8 +258,26 @@ fn sheet(approvals: &[ApprovalView]) -> Sheet {
         column("gpus", "gpus"),
         wide("version", "version"),
         wide("approved_ms", "approved"),
+        wide("reported_cpu_milli", "reported cpu"),
+        wide("reported_memory_bytes", "reported memory"),
+        wide("reported_gpus", "reported gpus"),
+        wide("reported_gpu_model", "reported gpu model"),
+        wide("refused", "refused"),
+        wide("remedy", "remedy"),
     ];
-    Sheet::new(columns, 5, approvals.iter().map(row).collect())
+    Sheet::new(columns, 5, all.into_iter().map(row).collect())
+}
+
+/// Cores, memory and GPUs of a capacity that may be unknown.
+fn amounts(of: Option<&NodeCapacity>) -> [Cell; 3] {
+    let Some(of) = of else {
+        return [(); 3].map(|()| absent("-"));
+    };
+    [
+        quantity(ResourceKind::Cpu, of.cpu_milli),
+        quantity(ResourceKind::Memory, of.memory_bytes),
+        number(of.gpus),
+    ]
 }
 
 /// Refuses to forget a node that has no approval and is not in the cell: most likely its name is misspelt.

@@ -55,7 +55,7 @@ async fn judged(client: &Client, spec: AllocationSpec) -> Result<Trial, Failure>
     let size = spec.gang.as_ref().map_or(1, |gang| gang.size);
     let quota = TryQuotaQuery {
         spec: Some(spec.clone()),
-        at_lsn: 0,
+        ..TryQuotaQuery::default()
     };
     let quota = Judged::of(client.try_quota(&quota).await)?;
     let place = TryPlaceQuery {
@@ -601,6 +601,7 @@ mod tests {
                 decided: Some(decided),
                 limits: vec![limit("x", 4000, 3000, 6000), limit("", 4000, 3000, 9000)],
                 cohort: "labs".to_owned(),
+                lent: None,
             }),
             refusal: None,
             lsn: 12,

@@ -7,13 +7,14 @@ use identity::{
     files::{FileError, read, write},
 };
 use nkeys::KeyPair;
-use prost::Message;
+use prost::Message as _;
 use schemas::v1::{JoinReply, JoinRequest, Refusal, join_reply::Answer};
 use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
 use vocab::subjects::Subjects;
+use wire::Message as _;
 
 /// A user lasts an hour.
 pub const RENEW: Duration = Duration::from_secs(30 * 60);
@@ -35,8 +36,17 @@ pub enum JoinError {
     Request(#[from] async_nats::RequestError),
     #[error("nobody answers who may join")]
     NoAnswer,
-    #[error("may not join: {}", .0.subject)]
+    #[error("may not join: {}", explanation(.0))]
     Refused(Refusal),
+}
+
+/// Returns the refusal in words, with its limit and its remedy.
+pub fn explanation(refusal: &Refusal) -> String {
+    let known = vocab::Refusal::decode(&refusal.encode_to_vec());
+    known.map_or_else(
+        |_| format!("{}: rule {}", refusal.subject, refusal.rule),
+        |known| known.explanation(),
+    )
 }
 
 /// A node's key pair, and what it joins by.

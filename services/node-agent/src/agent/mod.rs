@@ -19,7 +19,7 @@ use conditions::Little;
 use futures::{FutureExt, StreamExt, future::BoxFuture};
 use join::Identity;
 use prometheus_client::metrics::{counter::Counter, gauge::Gauge};
-use prost::Message;
+use prost::Message as _;
 use schemas::{
     ToProst as _,
     v1::{self, RunPhase, node_report},
@@ -34,7 +34,8 @@ use std::{
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use uuid::Uuid;
 use vitals::Sampler;
-use vocab::{Refusal, Rule, Token, subjects::Subjects};
+use vocab::{NodeCapacity, Refusal, Rule, Token, subjects::Subjects};
+use wire::Message as _;
 
 /// Before the cell has said how long a lease is.
 const FIRST_BEAT: Duration = Duration::from_millis(500);
@@ -611,19 +612,29 @@ impl Agent {
         self.syncing = Some(list.boxed());
     }
 
+    /// Returns why the cell refuses the node, with the limit, the reported value and the remedy.
+    fn why_refused(&self, refusal: &v1::Refusal) -> String {
+        let why = join::explanation(refusal);
+        let reported = self.capacity.capacity.as_ref();
+        let reported = reported.and_then(|it| NodeCapacity::decode(&it.encode_to_vec()).ok());
+        match (refusal.rule(), reported) {
+            (v1::Rule::CapacityNotApproved | v1::Rule::NodeNotApproved, Some(reported)) => {
+                let command = reported
+                    .approval_command(self.node.as_str(), self.settings.token_file.is_some());
+                format!("{why}; to approve it as it is: {command}")
+            }
+            _ => why,
+        }
+    }
+
     fn assigned(&mut self, told: v1::Assignment) -> Result<(), Failure> {
         if let Some(refusal) = told
             .registration_refused
             .as_ref()
             .filter(|_| told.boot == self.plan.boot())
         {
-            tracing::error!(
-                rule = ?refusal.rule(),
-                subject = refusal.subject,
-                limit = refusal.limit,
-                actual = refusal.actual,
-                "the cell refused the node; an operator can approve it as it is: apportion node approve"
-            );
+            let why = self.why_refused(refusal);
+            tracing::warn!(node = %self.node, why, "the cell refuses the node");
             // One that holds a lease is known, with what it had before.
             if self.lease.is_none() {
                 self.health.not_ready("the cell does not take the node");

@@ -26,7 +26,10 @@ impl Table {
             let reported = it.reported.as_ref();
             let cores = reported.map_or("-".to_owned(), |it| it.cpu_milli.to_string());
             let (refusal, at) = (&it.refusal, it.at.0);
-            format!("{node}: {refusal} at {at}, has {cores}: {}", it.remedy(node))
+            format!(
+                "{node}: {refusal} at {at}, has {cores}: {}",
+                it.remedy(node)
+            )
         });
         assert_eq!(words.collect::<Vec<_>>(), expected);
     }
@@ -120,9 +123,7 @@ fn a_refused_change_is_seen_until_the_node_is_as_it_was_registered() {
     t.check(0, changes(0, 0), &["n registered 1"]);
     t.check(1, changes(1, 1), &[]);
     let stays = Rule::CapacityStays.teaching().passes;
-    t.refused(&[&format!(
-        "n: capacity stays: gpus at 1, has 4000: {stays}"
-    )]);
+    t.refused(&[&format!("n: capacity stays: gpus at 1, has 4000: {stays}")]);
     t.check(2, changes(2, 0), &[]);
     t.refused(&[]);
 }
@@ -151,8 +152,9 @@ fn a_refused_join_is_seen_for_approved_names_only() {
     // An agent renews its user meanwhile: the refused registration stays.
     t.check(3, registers("n", 1, cores(8000)), &[]);
     t.check(4, join("n", 1), &[]);
-    let refused = t.state.refused_nodes("", Millis(4));
-    assert_eq!(refused.count(), 1);
+    t.refused(&[&format!(
+        "n: capacity not approved: cpu_milli (limit 4000, actual 8000) at 3, has 8000: {APPROVE_8} --keep-token FILE"
+    )]);
 }
 
 #[test]

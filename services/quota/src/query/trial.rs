@@ -62,6 +62,7 @@ fn view(trial: Trial) -> QuotaTrial {
         decided: Some(decided),
         limits: trial.limits.into_iter().map(limit).collect(),
         cohort: trial.cohort.map_or_else(String::new, String::from),
+        lent: None,
     }
 }
 
