@@ -615,6 +615,42 @@ class Nodes(AgentTest):
         self.assertEqual(self.ask("logs", "--tenant", TENANT, allocation, "--follow").returncode, 5)
         self.assertNotIn("queued again", self.explained(allocation))
 
+    def test_a_node_with_more_than_was_approved_is_seen_with_the_remedy(self):
+        token = self.directory / f"{self.node}.token"
+        approved = self.apportion("node", "approve", self.node, "--cpu", "1m", "--memory", "1MiB")
+        token.write_text(approved.rsplit(None, 1)[1], encoding="utf-8")
+        self.agent()
+
+        def refused():
+            rows = self.stack.items("node", "list", "--name-prefix", self.node)
+            return next((row for row in rows if row["state"] == "refused"), None)
+
+        wait(refused, "the node is refused")
+        row = refused()
+        self.assertEqual((row["cpu_milli"], row["memory_bytes"]), (1, 1 << 20))
+        self.assertGreaterEqual(row["reported_cpu_milli"], 1000)
+        self.assertIn("capacity not approved: cpu_milli: it says that it has", row["refused"])
+        text = self.apportion("node", "list")
+        self.assertIn(f"{self.node} is refused: capacity not approved", text)
+        self.assertIn(row["remedy"], text)
+        self.assertRegex(self.apportion("nodes"), "nodes? (is|are) refused")
+        self.assertIn(self.node, self.stack.json("nodes")["refused"])
+        (one,) = self.stack.items("refusals", "--rule", "capacity_not_approved")
+        self.assertEqual((one["verb"], one["tenant"], one["limit"]), ("register", None, 1))
+        self.assertIn(f"node {self.node}: ", one["explanation"])
+        log = (self.directory / "agent-0.log").read_text(encoding="utf-8")
+        (said, *_) = (line for line in log.splitlines() if "the cell refuses the node" in line)
+        self.assertIn('"WARN"', said)
+        self.assertIn(row["remedy"], said)
+
+        # The remedy, as it is told.
+        words = row["remedy"].replace("FILE", str(token)).split()
+        self.assertEqual(words[0], "apportion")
+        self.assertNotIn("token", self.apportion(*words[1:]))
+        wait(lambda: self.node_is("ready"), "the node has joined")
+        self.assertEqual(self.stack.items("node", "list", "--name-prefix", self.node)[0]["state"], "joined")
+        self.assertNotIn(self.node, self.stack.json("nodes")["refused"])
+
     def test_nothing_runs_twice_when_the_node_is_lost(self):
         agent = self.joined()
         # Each attempt records its beginning and, for as long as it lives, beats.
