@@ -5991,33 +5991,33 @@ pub struct ApprovalsPage {
     /// How far the read model follows the ledger.
     #[prost(uint64, tag = "4")]
     pub lsn: u64,
-    /// Nodes whose last registration or join was refused, by name; of the first page only, and of the process that leads. At most the 256
-    /// latest of a day are kept, in memory: after a restart they are known when their agents ask again.
+    /// Nodes with a refused registration, change of capacity or join, by name; only on the first page of the process that leads. It keeps
+    /// the 256 latest of a day in memory; after a restart, they are known when their agents ask again.
     #[prost(message, repeated, tag = "5")]
     pub refused_nodes: ::prost::alloc::vec::Vec<RefusedNode>,
     /// The process that answered leads, so that `refused_nodes` are known.
     #[prost(bool, tag = "6")]
     pub leading: bool,
 }
-/// A node whose registration, change of capacity or join was refused.
+/// A node with a refused registration, change of capacity or join.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct RefusedNode {
-    /// Its name.
+    /// The node's name.
     #[prost(string, tag = "1")]
     pub node: ::prost::alloc::string::String,
-    /// The rule that was broken, with what was approved as the limit.
+    /// The broken rule; where an amount was not approved, the limit is the approved amount.
     #[prost(message, optional, tag = "2")]
     pub broken: ::core::option::Option<Refusal>,
-    /// Of the last refusal, Unix ms.
+    /// The moment of the last refusal, Unix ms.
     #[prost(int64, tag = "3")]
     pub at_ms: i64,
-    /// What its agent reported; absent for a join, and for a registration that cannot be read.
+    /// The reported capacity; absent for a join and for an unreadable registration.
     #[prost(message, optional, tag = "4")]
     pub reported: ::core::option::Option<NodeCapacity>,
-    /// In words.
+    /// The refusal in words.
     #[prost(string, tag = "5")]
     pub explanation: ::prost::alloc::string::String,
-    /// What an operator or the agent can do, in words.
+    /// The remedy in words: a command for an operator, or what the agent can do.
     #[prost(string, tag = "6")]
     pub remedy: ::prost::alloc::string::String,
 }
@@ -6185,22 +6185,22 @@ pub mod quota_trial {
 /// The part of a tenant's limit that other tenants of its cohort hold, in the resource's unit.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LentQuota {
-    /// As in QuotaView.
+    /// The resource, as in QuotaView.
     #[prost(string, tag = "1")]
     pub resource: ::prost::alloc::string::String,
     /// The tenant's own limit.
     #[prost(uint64, tag = "2")]
     pub limit: u64,
-    /// So much of it others hold.
+    /// The part of the limit that others hold.
     #[prost(uint64, tag = "3")]
     pub lent: u64,
-    /// So many other tenants of the cohort hold more than their own limit of it.
+    /// The number of other tenants of the cohort that hold more than their own limits.
     #[prost(uint32, tag = "4")]
     pub borrowers: u32,
-    /// So much of what the cohort shares is on its way back: its allocations were told to stop and have not ended.
+    /// The reclaimed amount of the cohort that is still held by stopping allocations.
     #[prost(uint64, tag = "5")]
     pub returning: u64,
-    /// Whose allocations the tenant's setting lets quota reclaim for it.
+    /// The tenant's setting: from which borrowers quota may be reclaimed.
     #[prost(enumeration = "ReclaimFrom", tag = "6")]
     pub reclaim: i32,
     /// The request is within the tenant's own limit, so that the tenant has a right to it.

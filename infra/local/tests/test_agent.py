@@ -643,7 +643,7 @@ class Nodes(AgentTest):
         self.assertIn('"WARN"', said)
         self.assertIn(row["remedy"], said)
 
-        # The remedy, as it is told.
+        # The remedy works.
         words = row["remedy"].replace("FILE", str(token)).split()
         self.assertEqual(words[0], "apportion")
         self.assertNotIn("token", self.apportion(*words[1:]))

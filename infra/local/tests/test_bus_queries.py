@@ -298,6 +298,7 @@ def tries(world, other):
     for one in ids:
         yield "allocation", {"allocation_id": one}, "ALLOCATION_NOT_FOUND"
         yield "explain", {"allocation_id": one}, "ALLOCATION_NOT_FOUND"
+        yield "try_quota", {"allocation_id": one}, "ALLOCATION_NOT_FOUND"
         yield "explain", {"allocation_id": one, "as_of_lsn": other.waits.lsn}, "ALLOCATION_NOT_FOUND"
         yield "allocations", {"after": one, "states": range(1, 7)}, None
         yield "usage", {"allocation_id": one}, None

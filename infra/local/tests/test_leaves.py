@@ -193,6 +193,40 @@ def test_what_was_never_set_is_not_taken_back(cell):
     assert "no such node" in cell.reason(REFUSED, "node", "forget", "nosuch")
 
 
+def test_a_lender_that_waits_sees_what_it_lent_and_operators_see_to_whom(cell):
+    """What the borrower holds stays reserved: no node has the resource."""
+    licences = "extended:licence"
+    cell.apportion("tenant", "team-a", "--cohort", "labs", "--on-exceed", "wait", "--reclaim", "never")
+    cell.apportion("tenant", "team-b", "--cohort", "labs")
+    cell.apportion("quota", "set", "team-a", licences, "2")
+    cell.apportion("quota", "set", "team-b", licences, "0")
+    borrower = cell.submit("--extended", "licence=2", tenant="team-b")
+    cell.until(lambda it: any(one["resource"] == licences and one["borrowed"] == 2 for one in it["resources"]),
+               "quota", "get", "team-b")
+
+    lent = "2 of the limit of 2 of extended:licence, to 1 tenant of cohort labs"
+    kept = "the tenant's setting reclaim is never"
+    asks = ("submit", "--tenant", "team-a", "--cpu", "1", "--memory", "1GiB", "--extended", "licence=1")
+    trial = cell.ask(*asks, "--dry-run").stdout
+    assert lent in trial and kept in trial and "it may hold 0 now" in trial, trial
+    waits = cell.submit("--extended", "licence=1")
+    own = cell.apportion("explain", "--tenant", "team-a", waits)
+    assert lent in own and kept in own and "team-b" not in own, own
+    by_operator = ("--creds", str(cell.creds("operator")), "explain", "--tenant", "team-a", waits)
+    assert "team-b (2)" in cell.apportion(*by_operator)
+    assert cell.json(*by_operator)["lent"]["borrowed_by"] == ["team-b"]
+    assert cell.json("explain", "--tenant", "team-a", waits)["lent"] == {
+        "resource": licences, "limit": 2, "lent": 2, "borrowers": 1, "borrowed_by": [], "returning": 0, "reclaim": "never", "own": True}
+
+    cell.apportion("cancel", "--tenant", "team-b", borrower)
+    cell.shown("explain", "--tenant", "team-a", waits, lent=None)
+    cell.apportion("cancel", "--tenant", "team-a", waits)
+    cell.apportion("tenant", "team-a", "--clear", "cohort", "--clear", "on_exceed", "--clear", "reclaim")
+    cell.apportion("tenant", "team-b", "--clear", "cohort")
+    for tenant in ("team-a", "team-b"):
+        cell.apportion("quota", "set", tenant, licences, "--none")
+
+
 def test_a_rate_is_deleted(cell):
     scope = ("gpu:A10", "--tenant", "team-a")
     assert "never set" in cell.reason(REFUSED, "rates", "delete", *scope)

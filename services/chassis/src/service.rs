@@ -98,7 +98,7 @@ pub struct Context<T> {
     stopped_early: Arc<AtomicBool>,
 }
 
-/// Whether this process leads its service: it has decided, and no other process has since.
+/// Handle that states whether this process leads its service: it has decided, and no other process has since.
 #[derive(Clone, Debug)]
 pub struct Leading(watch::Receiver<bool>);
 

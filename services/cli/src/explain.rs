@@ -8,7 +8,7 @@ mod text;
 
 pub use entry::sheet;
 pub use json::{explanation, object, of_refusal};
-pub use quota::short as quota_short;
+pub use quota::{lent_lines, lent_value, short as quota_short};
 pub use reasons::{keeps_off, waits};
 pub use text::{lines, percent};
 
@@ -21,9 +21,14 @@ use crate::{
     submit::{how, words},
 };
 use clap::Args;
-use client::{AllocationView, Client, ExplainQuery};
+use client::{AllocationView, Client, ExplainQuery, Party, QueryError, QuotaQuery, TryQuotaQuery};
 use scheduler::{query, store::Allocation};
+use schemas::v1::{LentQuota, quota_trial::Decided};
+use serde_json::Value;
 use vocab::{EndCause, Lsn, Refusal, Rule, WaitingReason};
+
+/// Maximum number of accounts on a page.
+const QUOTAS_PAGE: u32 = 1000;
 
 #[derive(Args)]
 pub struct Explain {
@@ -58,16 +63,111 @@ impl Explain {
             None => dependencies(&client, &found.allocation).await?,
             Some(_) => Vec::new(),
         };
+        let lent = match at {
+            None => lent_quota(context, &client, &found.allocation).await?,
+            Some(_) => None,
+        };
         let mut value = explanation(&found, at);
+        value["lent"] = lent.as_ref().map(Lent::value).into();
         value["depends_on"] = depends_on.iter().map(list::json).collect();
         let mut text = lines(&found, at, self.history);
         let position = text.pop();
+        text.extend(lent.iter().flat_map(Lent::lines));
         text.extend(depends_on.iter().map(depends));
         text.extend(position);
         Page::new(value)
             .lines(text)
             .rows(sheet(&found))
             .print(self.output)
+    }
+}
+
+/// Quota that a waiting tenant has lent to others of its cohort.
+struct Lent {
+    quota: LentQuota,
+    cohort: String,
+    /// Number of allocations of others that would be stopped for it.
+    reclaims: u32,
+    /// Known to operators.
+    borrowers: Vec<quota::Borrower>,
+}
+
+impl Lent {
+    fn lines(&self) -> Vec<String> {
+        lent_lines(&self.quota, &self.cohort, self.reclaims, &self.borrowers)
+    }
+
+    fn value(&self) -> Value {
+        lent_value(&self.quota, &self.borrowers)
+    }
+}
+
+/// Asks quota for the lent part of the tenant's limit, if the allocation waits for quota. Earlier versions do not answer.
+async fn lent_quota(
+    context: &Context,
+    client: &Client,
+    allocation: &Allocation,
+) -> Result<Option<Lent>, Failure> {
+    let refusal = allocation.quota.as_ref();
+    if refusal.is_none_or(|refusal| refusal.rule != Rule::QuotaExceeded) {
+        return Ok(None);
+    }
+    let query = TryQuotaQuery {
+        allocation_id: allocation.id.to_string(),
+        ..TryQuotaQuery::default()
+    };
+    let trial = match client.try_quota(&query).await {
+        Ok(reply) => reply.trial,
+        // It waits no longer, or this version of quota does not know the question.
+        Err(QueryError::Refused(_)) => None,
+        Err(error) => return Err(error.into()),
+    };
+    let Some(trial) = trial else {
+        return Ok(None);
+    };
+    let Some(quota) = trial.lent else {
+        return Ok(None);
+    };
+    let reclaims = match trial.decided {
+        Some(Decided::Waiting(waiting)) => waiting.reclaims,
+        _ => 0,
+    };
+    let borrowers = match client.party() {
+        Party::Operator => borrowers(context, allocation, &quota, &trial.cohort).await?,
+        Party::Tenant(_) => Vec::new(),
+    };
+    Ok(Some(Lent {
+        quota,
+        cohort: trial.cohort,
+        reclaims,
+        borrowers,
+    }))
+}
+
+/// The other tenants of the cohort that borrow of the resource, as operators may see.
+async fn borrowers(
+    context: &Context,
+    allocation: &Allocation,
+    lent: &LentQuota,
+    cohort: &str,
+) -> Result<Vec<quota::Borrower>, Failure> {
+    let client = context.operator_until(None).await?;
+    let mut query = QuotaQuery {
+        limit: QUOTAS_PAGE,
+        ..QuotaQuery::default()
+    };
+    let mut found = Vec::new();
+    loop {
+        let page = client.quota(&query).await?;
+        let borrowing = page.quotas.into_iter().filter(|one| {
+            let is_lent = one.cohort == cohort && one.resource == lent.resource;
+            is_lent && one.borrowed > 0 && one.team.is_empty() && one.tenant != allocation.tenant
+        });
+        found.extend(borrowing.map(|one| (one.tenant, one.borrowed)));
+        query.after = page.next;
+        if query.after.is_empty() {
+            return Ok(found);
+        }
     }
 }
 

@@ -71,7 +71,7 @@ impl Refusals {
 }
 
 impl Refusals {
-    /// Whether an operator asks for the refusals of all, or of operators.
+    /// Returns whether an operator asks for the refusals of all, or of operators.
     fn is_of_all(&self, context: &Context) -> bool {
         let tenant = context.tenant_name(self.whose.tenant.as_deref()).ok();
         tenant.is_none_or(|tenant| tenant.as_str() == OPERATOR)

@@ -1,4 +1,4 @@
-//! Nodes whose registration, change of capacity or join was refused: what they reported, and what would let them in.
+//! Nodes with a refused registration, change of capacity or join: the reported capacity and the remedy.
 
 use crate::{Failure, amount, print::note};
 use client::{ApprovalsQuery, Client, NodeCapacity, RefusalView, RefusedNode};
@@ -8,7 +8,7 @@ use vocab::{ResourceKind, human};
 /// Refused nodes are shown if they are known, and not waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Returns the refused nodes with such names; `None` if the process that leads did not answer, which is told.
+/// Returns the refused nodes with such names; `None`, with a note, if the process that leads did not answer.
 pub async fn ask(
     client: &Client,
     name_prefix: String,
@@ -28,7 +28,7 @@ pub async fn ask(
     Ok(refused)
 }
 
-/// Returns why the node is refused, what it reported, and the remedy, a line each.
+/// Returns a line each for the refusal, the reported capacity and the remedy.
 pub fn lines(refused: &RefusedNode) -> Vec<String> {
     let mut lines = vec![format!(
         "{} is refused: {}",

@@ -29,7 +29,7 @@ const SERVICE_ERROR: &str = "Nats-Service-Error";
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// How often a question is asked, at the most.
 const ASKED_MAX: u32 = 3;
-/// How often the processes of a service are asked for what only the leader knows. They share questions: of two, another one answers.
+/// Maximum number of attempts to reach the leader of a service: its processes share queries, and any of them may answer.
 const LEADER_TRIES: u32 = 10;
 /// How long an answer is waited for, from when the question was asked first.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -226,7 +226,7 @@ impl Client {
         self.ask("approvals", query).await
     }
 
-    /// Returns the nodes whose last registration or join was refused; `None` if no process that leads answered. Operators only.
+    /// Returns the nodes with a refused registration or join; `None` if no process that leads answered. Operators only.
     pub async fn refused_nodes(
         &self,
         query: &ApprovalsQuery,

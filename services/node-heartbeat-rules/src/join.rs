@@ -101,7 +101,7 @@ impl Nodes {
         }
     }
 
-    /// Whether a machine speaks for the node by its approval's token.
+    /// Returns whether a machine speaks for the node by its approval's token.
     pub(super) fn has_joined(&self, node: &Token) -> bool {
         let approved = self.approved.get(node);
         approved.is_some_and(|approved| approved.key.is_some())

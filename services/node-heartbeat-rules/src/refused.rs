@@ -1,5 +1,5 @@
-//! Nodes whose last registration, change of capacity or join was refused, for operators. Hot state, not recorded: an agent
-//! whose registration is refused asks again within seconds.
+//! Nodes with a refused registration, change of capacity or join, for operators. Hot state, not recorded: the agent of a
+//! refused node asks again within seconds.
 
 use super::{Effect, Nodes};
 use std::collections::BTreeMap;
@@ -49,7 +49,7 @@ impl RefusedNodes {
 }
 
 impl RefusedNode {
-    /// Returns what an operator can do.
+    /// Returns the remedy for an operator.
     pub fn remedy(&self, node: &Token) -> String {
         match (self.refusal.rule, &self.reported) {
             (Rule::CapacityNotApproved | Rule::NodeNotApproved, Some(reported)) => {
@@ -61,7 +61,7 @@ impl RefusedNode {
 }
 
 impl Nodes {
-    /// Returns the refused nodes whose names begin with `prefix`, by name.
+    /// Returns the refused nodes with names that begin with `prefix`, by name.
     pub fn refused_nodes(
         &self,
         prefix: &str,

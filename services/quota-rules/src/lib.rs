@@ -41,7 +41,7 @@ mod wait;
 pub use figures::METRICS;
 pub use meter::Forecast;
 pub use read::{Holding, PoolView};
-pub use trial::{Trial, TriedLimit, WouldBe};
+pub use trial::{Lent, Trial, TriedLimit, WouldBe};
 use vocab::fact::Applied;
 use vocab::fact::QuotaFact as Fact;
 use vocab::inputs;

@@ -2,12 +2,18 @@
 //! enters, is judged by the functions that decide, and leaves the state as it was.
 
 use super::{
-    Quota, account::AccountId, claim::Claim, demand::Demand, rates::ScopeNo, reserve::Verdict,
+    Quota,
+    account::AccountId,
+    claim::Claim,
+    demand::{Demand, group},
+    node::Node,
+    rates::ScopeNo,
+    reserve::Verdict,
     resource::ResourceId,
 };
 use vocab::{
-    Account, AllocationNo, AllocationSpec, Limits, Millis, QuotaFlags, QuotaResource, Refusal,
-    Rule, Token,
+    Account, AllocationNo, AllocationSpec, Limits, Millis, QuotaFlags, QuotaResource, ReclaimFrom,
+    Refusal, Rule, Token,
 };
 
 /// Half of all numbers, which no ledger comes to: as numbers decide among equals, a guest comes after everybody.
@@ -21,6 +27,26 @@ pub struct Trial {
     pub limits: Vec<TriedLimit>,
     /// The tenants that its tenant shares with.
     pub cohort: Option<Token>,
+    /// Set where other tenants of the cohort hold a part of the tenant's own limit that it needs.
+    pub lent: Option<Lent>,
+}
+
+/// The part of a tenant's limit that other tenants of its cohort hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lent {
+    pub resource: QuotaResource,
+    /// The tenant's own limit.
+    pub limit: u64,
+    /// The part of the limit that others hold.
+    pub lent: u64,
+    /// Other tenants that hold more than their own limits.
+    pub borrowers: Vec<Token>,
+    /// The reclaimed amount of the cohort that stopping allocations still hold.
+    pub returning: u64,
+    /// The tenant's setting: from which borrowers quota may be reclaimed.
+    pub reclaim: ReclaimFrom,
+    /// The request is within the tenant's own limit.
+    pub own: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +109,7 @@ impl Quota {
             self.claims.insert(*member, claim);
             self.depend(*member, &spec.depends_on);
         }
-        let trial = self.judge_guests(&members, now);
+        let trial = self.judge_as_it_stands(&members, now);
         for member in members {
             self.forget(member);
         }
@@ -92,12 +118,42 @@ impl Quota {
         trial.ok_or_else(|| Refusal::new(Rule::NotSupported, "spec"))
     }
 
-    fn judge_guests(&self, members: &[AllocationNo], now: Millis) -> Option<Trial> {
-        let claim = self.claims.get(&GUEST)?;
+    /// Judges an allocation of the tenant that waits for quota, and its gang if that waits as a whole.
+    pub fn try_waiting(
+        &self,
+        tenant: &Token,
+        allocation: AllocationNo,
+        now: Millis,
+    ) -> Result<Trial, Refusal> {
+        let is_own = |claim: &&Claim| {
+            let node = self.books.usage_tree.node(claim.path.tenant());
+            node.account.tenant == *tenant && claim.hold().is_none()
+        };
+        let claim = self.claims.get(&allocation).filter(is_own);
+        let trial = claim.and_then(|_| self.judge_as_it_stands(&self.unit(allocation), now));
+        trial.ok_or_else(|| Refusal::new(Rule::AllocationNotFound, "allocation_id"))
+    }
+
+    fn judge_as_it_stands(&self, members: &[AllocationNo], now: Millis) -> Option<Trial> {
+        let lead = *members.first()?;
+        let claim = self.claims.get(&lead)?;
         let demands = self.demands(members);
         let tenant = self.books.usage_tree.node(claim.path.tenant());
+        let decided = self.would_be(members, claim, &demands, now);
+        let lent = match &decided {
+            WouldBe::Waiting { refusal, .. } | WouldBe::Denied(refusal)
+                if refusal.rule == Rule::QuotaExceeded =>
+            {
+                self.lent(claim.path.tenant(), &demands)
+            }
+            WouldBe::Waiting { .. }
+            | WouldBe::Denied(_)
+            | WouldBe::Reserved { .. }
+            | WouldBe::AwaitingOthers => None,
+        };
         Some(Trial {
-            decided: self.would_be(members, claim, &demands, now),
+            decided,
+            lent,
             limits: self.tried_limits(&demands, now).collect(),
             cohort: tenant
                 .cohort
@@ -112,17 +168,18 @@ impl Quota {
         demands: &[Demand],
         now: Millis,
     ) -> WouldBe {
-        if self.dependencies.awaits_others(GUEST) {
+        let lead = members[0];
+        if self.dependencies.awaits_others(lead) {
             // A gang is not judged before its members ask.
             let alone = members.len() == 1;
-            return match self.never_fits(GUEST, demands, now).filter(|_| alone) {
+            return match self.never_fits(lead, demands, now).filter(|_| alone) {
                 Some(refusal) => WouldBe::Denied(refusal),
                 None => WouldBe::AwaitingOthers,
             };
         }
-        match self.judge(members, demands, claim.order(GUEST), now) {
+        match self.judge(members, demands, claim.order(lead), now) {
             Verdict::Grant(grant) => {
-                let models = self.model_grant(GUEST, &grant);
+                let models = self.model_grant(lead, &grant);
                 WouldBe::Reserved {
                     flags: grant.flags,
                     except: models.map_or(Vec::new(), |models| models.except),
@@ -140,6 +197,43 @@ impl Quota {
                 reclaims: victims.len(),
             },
         }
+    }
+
+    /// Returns the lent part of the first resource of which others leave the tenant less than its limit and its demand.
+    fn lent(&self, tenant: AccountId, demands: &[Demand]) -> Option<Lent> {
+        let node = self.books.usage_tree.node(tenant);
+        let cohort = self.books.cohorts.get(node.cohort?);
+        group(demands, tenant).iter().find_map(|demand| {
+            let limited = node.limited(demand.part)?;
+            let (hard, share) = (limited.limits.hard, &limited.share);
+            let pool = cohort.pool(demand.part);
+            let room = pool.room(hard, share);
+            let held = node.taken(demand.part).held();
+            let wanted = held.saturating_add(demand.amount);
+            if room >= hard || wanted <= room {
+                return None;
+            }
+            let others = cohort.members.iter().filter(|member| **member != tenant);
+            let others = others.map(|member| self.books.usage_tree.node(*member));
+            let borrows = |other: &&Node| {
+                let held = other.taken(demand.part).held();
+                let limited = other.limited(demand.part);
+                limited.is_some_and(|limited| held > limited.limits.hard)
+            };
+            let returning = pool.returning - u128::from(share.returning);
+            Some(Lent {
+                resource: self.books.names.resource(demand.part),
+                limit: hard,
+                lent: hard - room,
+                borrowers: others
+                    .filter(borrows)
+                    .map(|other| other.account.tenant.clone())
+                    .collect(),
+                returning: u64::try_from(returning).unwrap_or(u64::MAX),
+                reclaim: node.settings().reclaim,
+                own: wanted <= hard,
+            })
+        })
     }
 
     fn tried_limits(&self, demands: &[Demand], now: Millis) -> impl Iterator<Item = TriedLimit> {

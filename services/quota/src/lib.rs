@@ -44,12 +44,10 @@ impl Service for QuotaService {
         let mark = Mark::default();
         let budgets = query::BudgetQueries { pool: pool.clone() };
         let history = query::HistoryQueries { pool: pool.clone() };
-        let limits = query::QuotaQueries {
-            pool,
-            cell: ctx.cell_no(),
-        };
+        let cell = ctx.cell_no();
+        let limits = query::QuotaQueries { pool, cell };
         let (questions, asked) = Questions::new();
-        let trials = query::TrialQueries { questions };
+        let trials = query::TrialQueries { questions, cell };
         let queries = Queries::new(ctx.subjects())
             .on(budgets, &mark)
             .on(history, &mark)

@@ -2,7 +2,7 @@
 
 use crate::{
     Failure, amount,
-    explain::{keeps_off, object, of_refusal, quota_short, waits},
+    explain::{keeps_off, lent_lines, lent_value, object, of_refusal, quota_short, waits},
     print::{Cell, Output, Page, Sheet, column, exactly, named, plain, valued},
 };
 use client::{
@@ -310,7 +310,15 @@ fn quota_lines(quota: &Judged<TryQuotaReply>) -> Vec<String> {
         }
         None => "decided in a way that this version does not know".to_owned(),
     };
-    vec![format!("quota        {text}")]
+    let mut lines = vec![format!("quota        {text}")];
+    if let Some(lent) = said.trial.as_ref().and_then(|trial| trial.lent.as_ref()) {
+        let reclaims = match decided {
+            Some(Reserving::Waiting(waiting)) => waiting.reclaims,
+            _ => 0,
+        };
+        lines.extend(lent_lines(lent, cohort, reclaims, &[]));
+    }
+    lines
 }
 
 fn remarks(reserved: &QuotaTrialReserved, cohort: &str) -> String {
@@ -436,12 +444,19 @@ fn limits(said: &TryQuotaReply) -> Sheet {
         column("fits", "fits"),
         column("asked", "asked"),
         column("held", "held"),
+        column("lent", "lent"),
         column("soft", "soft"),
         column("hard", "limit"),
         column("burst", "burst"),
     ];
+    let lent = said.trial.as_ref().and_then(|trial| trial.lent.as_ref());
+    let of_tenant = |one: &QuotaTrialLimit| {
+        let lent = lent.filter(|lent| lent.resource == one.resource && one.team.is_empty());
+        lent.map(|lent| lent.lent)
+    };
     let limits = said.trial.iter().flat_map(|trial| &trial.limits);
-    Sheet::new(columns, 3, limits.map(limit).collect())
+    let rows = limits.map(|one| limit(one, of_tenant(one)));
+    Sheet::new(columns, 3, rows.collect())
 }
 
 fn account(one: &QuotaTrialLimit) -> Cell {
@@ -453,7 +468,7 @@ fn account(one: &QuotaTrialLimit) -> Cell {
     }
 }
 
-fn limit(one: &QuotaTrialLimit) -> Vec<Cell> {
+fn limit(one: &QuotaTrialLimit, lent: Option<u64>) -> Vec<Cell> {
     let resource = QuotaResource::parse(&one.resource);
     let amount = |amount: Option<u64>| {
         let text = match (amount, &resource) {
@@ -481,6 +496,7 @@ fn limit(one: &QuotaTrialLimit) -> Vec<Cell> {
         plain(fits),
         amount(Some(one.asked)),
         amount(Some(one.held)),
+        amount(lent),
         amount(limits.and_then(|limits| limits.soft)),
         amount(limits.map(|limits| limits.hard)),
         amount(limits.and_then(|limits| limits.burst)),
@@ -523,6 +539,14 @@ fn quota_value(quota: &Judged<TryQuotaReply>) -> Value {
         ("limit", refusal_value(limit)),
         ("reclaims", reclaims.into()),
         ("cohort", cohort.into()),
+        (
+            "lent",
+            said.trial
+                .as_ref()
+                .and_then(|trial| trial.lent.as_ref())
+                .map(|lent| lent_value(lent, &[]))
+                .into(),
+        ),
         ("limits", limits(said).records()),
         ("lsn", said.lsn.into()),
     ])
@@ -650,9 +674,9 @@ mod tests {
 inbox        it would be accepted
 quota        it would be reserved, above a soft limit, borrowed of what others of cohort labs lend, but not on T4
 scheduler    it would be placed at once, on n1
-account           resource     fits  asked   held  soft  limit  burst
-x                 cpu (cores)  no    4.000  3.000     -  6.000      -
-the tenant's own  cpu (cores)  yes   4.000  3.000     -  9.000      -
+account           resource     fits  asked   held  lent  soft  limit  burst
+x                 cpu (cores)  no    4.000  3.000     -     -  6.000      -
+the tenant's own  cpu (cores)  yes   4.000  3.000     -     -  9.000      -
 A trial is a snapshot (quota as of lsn 12, the scheduler as of lsn 13) and promises nothing: nothing was recorded or kept for it, and what comes meanwhile changes it.
 ";
         assert_eq!(shown(&reserved, &placed), expected);
@@ -683,7 +707,7 @@ A trial is a snapshot (quota as of lsn 12, the scheduler as of lsn 13) and promi
         }));
         let text = shown(&waits, &waiting);
         for line in [
-            "quota        it would be accepted, and wait for quota: cpu of t/x would come to 7 cores of 6 cores; 2 allocations of others of its cohort would be told to stop for it",
+            "quota        it would be accepted, and wait for quota: cpu of t/x would come to 7 cores, and it may hold 6 cores now; 2 allocations of others of its cohort would be told to stop for it",
             "scheduler    with quota, it would wait, because no node that it may use has enough free now",
             "place        behind 4 of the 9 that wait in queue t; others may be made to go for it, which is not judged",
             "         3 nodes: not enough free cpu",
@@ -692,6 +716,45 @@ A trial is a snapshot (quota as of lsn 12, the scheduler as of lsn 13) and promi
             assert!(text.lines().any(|it| it == line), "{line}\n{text}");
         }
         assert_eq!(against(&waits, &waiting), None);
+    }
+
+    #[test]
+    fn a_lender_sees_what_it_has_lent_and_not_only_that_it_does_not_fit() {
+        let mut waits = quota(Reserving::Waiting(QuotaTrialWaiting {
+            limit: Some(v1::Refusal {
+                rule: Rule::QuotaExceeded as i32,
+                subject: "t cpu".to_owned(),
+                limit: 0,
+                actual: 7000,
+            }),
+            reclaims: 0,
+        }));
+        if let Judged::So(TryQuotaReply {
+            trial: Some(trial), ..
+        }) = &mut waits
+        {
+            trial.lent = Some(v1::LentQuota {
+                resource: "cpu".to_owned(),
+                limit: 9000,
+                lent: 9000,
+                borrowers: 1,
+                reclaim: v1::ReclaimFrom::Never.into(),
+                own: true,
+                ..v1::LentQuota::default()
+            });
+        }
+        let placed = place(Placing::Placed(PlaceTrialPlaced::default()));
+        let text = shown(&waits, &placed);
+        for line in [
+            "lent         9 cores of the limit of 9 cores of cpu, to 1 tenant of cohort labs that is above its limit",
+            "reclaim      no: the tenant's setting reclaim is never, so it waits until the borrowers' allocations end",
+            "the tenant's own  cpu (cores)  yes   4.000  3.000  9.000     -  9.000      -",
+        ] {
+            assert!(text.lines().any(|it| it == line), "{line}\n{text}");
+        }
+        let value = quota_value(&waits);
+        assert_eq!(value["lent"]["lent"], 9000);
+        assert_eq!(value["limits"][1]["lent"], 9000);
     }
 
     #[test]

@@ -145,6 +145,7 @@ fn answer(world: &World, question: &str) -> String {
             )
         }
         ["claim", no] => views::claim(world, no.parse().unwrap()),
+        ["lent", tenant, no] => trials::lent(world, tenant, no.parse().unwrap()),
         ["limited", account] => {
             let account = Account::parse(account).unwrap();
             let limited = world.state.limited(&account);

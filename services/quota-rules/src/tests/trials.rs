@@ -7,9 +7,11 @@ use super::{
     words::{operation, token},
 };
 use crate::{Trial, WouldBe};
+use std::sync::atomic::{AtomicU32, Ordering};
 use vocab::fact::AllocationRequested;
 use vocab::{
     Account, AllocationNo, AllocationSpec, Event, Gang, GpuRequest, QuotaFlags, Refusal, Rule,
+    Token,
 };
 
 /// A number that no history comes to, for what is asked for real.
@@ -98,6 +100,7 @@ fn gang(size: u32) -> Gang {
 #[test]
 fn a_trial_is_what_is_decided_and_leaves_nothing() {
     let seen = std::sync::Mutex::new([[0u32; 5]; 2]);
+    let lenders = AtomicU32::new(0);
     for_all(|seed| {
         let mut history = history(seed);
         let (account, spec) = request(&mut history, seed);
@@ -105,6 +108,8 @@ fn a_trial_is_what_is_decided_and_leaves_nothing() {
         let trial = tried(world, &account, &spec).expect("it is judged");
         let decided = asked(world, &account, &spec);
         assert_eq!(trial.decided, decided, "{account} {spec:?}");
+        check_lent(world, &trial);
+        lenders.fetch_add(u32::from(trial.lent.is_some()), Ordering::Relaxed);
         let kind = match decided {
             WouldBe::Reserved { .. } => 0,
             WouldBe::Waiting { reclaims: 0, .. } => 1,
@@ -117,6 +122,97 @@ fn a_trial_is_what_is_decided_and_leaves_nothing() {
     let seen = seen.into_inner().unwrap();
     let often = |seen: &[u32; 5]| seen.iter().all(|times| *times > 5);
     assert!(seen.iter().all(often), "{seen:?}");
+    let lenders = lenders.into_inner();
+    assert!(lenders > 5, "{lenders}");
+}
+
+/// Asserts that lent quota explains a limit below the tenant's own.
+fn check_lent(world: &World, trial: &Trial) {
+    let refusal = match &trial.decided {
+        WouldBe::Waiting { refusal, .. } | WouldBe::Denied(refusal) => refusal,
+        WouldBe::Reserved { .. } | WouldBe::AwaitingOthers => return,
+    };
+    let of_tenant = trial.limits.iter().find(|limit| {
+        let subject = format!("{} {}", limit.account, limit.resource);
+        limit.account.team.is_none() && subject == refusal.subject
+    });
+    let Some(limit) = of_tenant else {
+        return;
+    };
+    let is_less = refusal.rule == Rule::QuotaExceeded && refusal.limit < limit.limits.hard;
+    if is_less && trial.cohort.is_some() && refusal.limit < limit.held + limit.asked {
+        let lent = trial.lent.as_ref();
+        assert!(lent.is_some(), "{refusal} of {}", limit.limits.hard);
+    }
+    if let Some(lent) = &trial.lent {
+        let tenant = &limit.account.tenant;
+        assert!((1..=lent.limit).contains(&lent.lent), "{lent:?}");
+        assert!(!lent.borrowers.contains(tenant), "{lent:?}");
+        for borrower in &lent.borrowers {
+            let account = Account::tenant(borrower.clone());
+            let holding = world.state.holding(&account, &lent.resource);
+            let hard = holding.limits.map_or(0, |limits| limits.hard);
+            assert!(holding.held() > hard, "{lent:?}");
+        }
+    }
+}
+
+/// Returns the lent part of the tenant's limit while the allocation waits.
+pub(super) fn lent(world: &World, tenant: &str, no: u64) -> String {
+    let trial = world
+        .state
+        .try_waiting(&token(tenant), AllocationNo(no), world.now);
+    let trial = match trial {
+        Ok(trial) => trial,
+        Err(refusal) => return refusal.to_string(),
+    };
+    let Some(lent) = trial.lent else {
+        return "nothing".to_owned();
+    };
+    let borrowers: Vec<&str> = lent.borrowers.iter().map(Token::as_str).collect();
+    let own = if lent.own { "own" } else { "beyond" };
+    format!(
+        "{} of {} {} by {}, {} returning, {} {own}",
+        lent.lent,
+        lent.limit,
+        lent.resource,
+        borrowers.join(" "),
+        lent.returning,
+        lent.reclaim.name()
+    )
+}
+
+#[test]
+fn a_lender_that_waits_sees_what_it_has_lent_and_why_it_is_not_taken_back() {
+    super::check(
+        "tenant a cohort=c wait, tenant b cohort=c, tenant d cohort=c, limit a cpu 4, limit b cpu 0, limit d cpu 0
+         ask 1 b cpu=3 prio=5, ask 2 d cpu=1 prio=5 => 1 reserved borrowed; 2 reserved borrowed
+         ask 3 a cpu=4 => 3 waits quota exceeded: a cpu (limit 0, actual 4); 2 reclaimed by 3; 1 reclaimed by 3
+         ? lent a 3 => 4 of 4 cpu by b d, 4 returning, any own
+         ? lent b 3 => allocation not found: allocation_id
+         ? lent b 1 => allocation not found: allocation_id
+         end 1 => 1 released
+         ? lent a 3 => 1 of 4 cpu by d, 1 returning, any own
+         end 2 => 2 released; 3 reserved
+         ? lent a 3 => allocation not found: allocation_id",
+    );
+    let priority = |reclaim: &str, expected: &str| {
+        super::check(&format!(
+            "tenant a cohort=c wait {reclaim}, tenant b cohort=c, limit a cpu 4, limit b cpu 0
+             ask 1 b cpu=3 prio=5 => 1 reserved borrowed
+             ask 3 a cpu=4 => 3 waits quota exceeded: a cpu (limit 1, actual 4)
+             ? lent a 3 => 3 of 4 cpu by b, 0 returning, {expected}"
+        ));
+    };
+    priority("lower", "lower_priority own");
+    priority("never", "never own");
+    // A tenant that borrows itself and asks for more has no right to it.
+    super::check(
+        "tenant a cohort=c wait, tenant b cohort=c, limit a cpu 4, limit b cpu 2
+         ask 1 b cpu=4 => 1 reserved borrowed
+         ask 2 a cpu=5 => 2 waits quota exceeded: a cpu (limit 2, actual 5)
+         ? lent a 2 => 2 of 4 cpu by b, 0 returning, any beyond",
+    );
 }
 
 fn world(steps: &str) -> World {

@@ -328,19 +328,19 @@ fn one_that_waits_for_quota_is_told_for_which() {
         [
             "asks for     4.000 cores, 1.000 GiB, by team, in queue research, priority 5 (batch)",
             "It waits for quota.",
-            "quota        cpu of t would come to 12 cores of 8 cores",
+            "quota        cpu of t would come to 12 cores, and it may hold 8 cores now",
             "level        tenant t",
             "missing      4 cores of cpu",
-            "passes when  so much of what t holds is given back, or its limit is raised by that",
+            "passes when  the missing amount is free, or the limit of t is raised by that",
             "history",
-            "  4.0 1970-01-01T00:00:04Z waits for quota: cpu of t would come to 12 cores of 8 cores",
+            "  4.0 1970-01-01T00:00:04Z waits for quota: cpu of t would come to 12 cores, and it may hold 8 cores now",
             "as of lsn    20",
         ]
     );
     let at = lines(&waits, Some(Lsn(5)), false);
     assert_eq!(
         at[2],
-        "At lsn 5, since 1970-01-01T00:00:04Z: waits for quota: cpu of t would come to 12 cores of 8 cores."
+        "At lsn 5, since 1970-01-01T00:00:04Z: waits for quota: cpu of t would come to 12 cores, and it may hold 8 cores now."
     );
     assert_eq!(json::explanation(&waits, None)["quota"]["limit"], 8000);
 }
