@@ -902,7 +902,7 @@ pub enum Rule {
     AllocationNotFound = 15,
     /// It has ended already.
     AllocationEnded = 16,
-    /// `limit` is the quota, `actual` what use would have come to. Retryable.
+    /// `limit` is the amount that the account may hold now, `actual` the amount that it would hold. Retryable.
     QuotaExceeded = 17,
     /// A feature that this version does not have.
     NotSupported = 18,

@@ -169,7 +169,7 @@ impl NodeCapacity {
         let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
         let whole = units
             .iter()
-            .find(|(_, unit)| bytes > 0 && bytes % unit == 0);
+            .find(|(_, unit)| bytes > 0 && bytes.is_multiple_of(*unit));
         let memory = whole.map_or_else(
             || bytes.to_string(),
             |(name, unit)| format!("{}{name}", bytes / unit),

@@ -104,7 +104,7 @@ rules! {
     /// Not one of this tenant's allocations.
     AllocationNotFound = 15, "allocation_not_found", false;
     AllocationEnded = 16, "allocation_ended", false;
-    /// `limit` is the quota, `actual` what use would have come to.
+    /// `limit` is the amount that the account may hold now, `actual` the amount that it would hold.
     QuotaExceeded = 17, "quota_exceeded", true;
     /// A feature that this version does not have.
     NotSupported = 18, "not_supported", false;
