@@ -250,7 +250,11 @@ class Stack:
 
     def json(self, *words):
         """The same, of a command that prints JSON."""
-        return json.loads(self.apportion(*words, "-o", "json"))
+        answer = json.loads(self.apportion(*words, "-o", "json"))
+        # Lists name the ledger position that they are of.
+        is_list_of_cell = isinstance(answer, dict) and answer.get("items") and words[0] not in ("context", "schema")
+        assert not is_list_of_cell or answer["as_of"], f"{words}: no position"
+        return answer
 
     def items(self, *words):
         """The rows of a list."""

@@ -328,7 +328,9 @@ def test_an_invoice_is_shown_and_explained(cell, billed):
     # All models.
     (gpus,) = cell.items(*hour, "--resource", "gpu")
     assert gpus["resource"].startswith("gpu:")
-    used = {line["resource"] for line in cell.items("usage", "--tenant", "team-a", "--resource", "gpu")}
+    used = cell.json("usage", "--tenant", "team-a", "--resource", "gpu")
+    assert used["total_micro"] == sum(line["amount_micro"] for line in used["items"])
+    used = {total["resource"] for total in used["totals"]}
     assert gpus["resource"] in used and all(resource.startswith("gpu:") for resource in used)
     assert gpus["name"] == billed["name"] == "leaf"
     assert billed["allocation_id"] in cell.apportion(*hour)
@@ -485,6 +487,8 @@ LISTS_OF_A_TENANT = (
     ("list", "--all"), ("queue",), ("queues",), ("preemptions",), ("reservations",), ("refusals",), ("job-sets", "--cost"),
     ("quota", "tree"), ("budgets",), ("usage",), ("bill",),
 )
+# Of files and tables alone.
+OF_NO_LEDGER = (("context", "list"), ("schema", "diff"))
 NUMBERS = re.compile(r"(_ms|_milli|_bytes|_micro|_ppm|_hour|^version|^number|^limit|^actual|^quantity|^spent)$")
 
 
@@ -501,8 +505,12 @@ def test_every_list_has_one_form(cell, billed):
     of_tenant = [(*words, "--tenant", "team-a") for words in LISTS_OF_A_TENANT]
     for words in (*LISTS, *of_tenant):
         answer = cell.json(*words)
-        assert isinstance(answer["items"], list) and "as_of" in answer, words
+        assert isinstance(answer["items"], list), words
+        assert (answer["as_of"] is None) == (words in OF_NO_LEDGER), words
         assert wrong(answer) == [], words
+    for words in (("budgets",), ("rates", "list"), ("usage",), ("bill",), ("report", "top")):
+        names, first, *_ = cell.apportion(*words, "-o", "csv").splitlines()
+        assert names.endswith(",currency") and re.search(r",[A-Z]{3}$", first), words
 
 
 def test_nothing_is_told_of_a_tenant_a_node_or_a_label_that_is_unknown(cell):

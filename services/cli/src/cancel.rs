@@ -130,7 +130,7 @@ async fn of_each(
     let changed = rows.len();
     if changed > 0 || failed.is_none() {
         let sheet = Sheet::new(columns, 4, rows);
-        Page::list(sheet.records())
+        Page::list(sheet.records(), client.decided_lsn())
             .lines(lines)
             .rows(sheet)
             .print(output)?;

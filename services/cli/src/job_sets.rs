@@ -61,16 +61,16 @@ impl JobSets {
             after: self.after.unwrap_or_default(),
             ..JobSetsQuery::default()
         };
-        let mut found: Vec<JobSetView> = Vec::new();
-        let as_of = loop {
+        let (mut found, mut lsn) = (Vec::<JobSetView>::new(), u64::MAX);
+        loop {
             query.limit = (self.limit - found.len() as u32).min(PAGE_MAX);
             let page = client.job_sets(&query).await?;
             found.extend(page.job_sets.into_iter().filter(is_wanted));
-            query.after = page.next;
+            (query.after, lsn) = (page.next, lsn.min(page.lsn));
             if query.after.is_empty() || found.len() as u32 >= self.limit {
-                break page.lsn;
+                break;
             }
-        };
+        }
         let next = Some(query.after.as_str()).filter(|next| !next.is_empty());
         let costs = match self.cost {
             true => Some(Costs::of(&client, &found).await?),
@@ -80,21 +80,15 @@ impl JobSets {
         let job_sets: Value = (found.iter())
             .map(|one| json(one, costs.as_ref()))
             .collect();
-        let value = object([
-            ("items", job_sets),
-            ("as_of", as_of.into()),
-            ("currency", costs.as_ref().map(|it| &*it.currency).into()),
-            (
-                "charged_through_ms",
-                costs.as_ref().map(|it| it.through.0).into(),
-            ),
-            ("next", next.into()),
-        ]);
+        let lsn = costs.as_ref().map_or(lsn, |costs| lsn.min(costs.lsn));
         let charged = costs.as_ref().map(|costs| {
             let through = amount::moment(costs.through);
             format!("charged up to {through}")
         });
-        let page = Page::new(value)
+        let page = Page::list(job_sets, lsn)
+            .with("currency", costs.as_ref().map(|it| &*it.currency))
+            .with("charged_through_ms", costs.as_ref().map(|it| it.through.0))
+            .with("next", next)
             .sheet_or(sheet, "no job sets")
             .lines(charged);
         let page = match next {
@@ -127,6 +121,8 @@ pub struct Costs {
     micro: BTreeMap<[String; 3], i128>,
     currency: String,
     through: Millis,
+    /// Position of the ledger that all answers include.
+    lsn: u64,
 }
 
 impl Costs {
@@ -152,7 +148,10 @@ impl Costs {
                 .map(|((job_set, queue), since)| query(*since, job_set, queue))
                 .collect(),
         };
-        let mut costs = Self::default();
+        let mut costs = Self {
+            lsn: u64::MAX,
+            ..Self::default()
+        };
         for query in queries {
             let usage = usage::ask(client, query).await?;
             for line in usage.lines {
@@ -161,6 +160,7 @@ impl Costs {
                 *costs.micro.entry(key).or_default() += i128::from(line.amount_micro);
             }
             (costs.currency, costs.through) = (usage.currency, usage.through);
+            costs.lsn = costs.lsn.min(usage.lsn);
         }
         Ok(costs)
     }
@@ -267,6 +267,7 @@ mod tests {
             micro: [(["t", "j", "q"].map(str::to_owned), 1_500_000)].into(),
             currency: "EUR".to_owned(),
             through: Millis(0),
+            lsn: 0,
         };
         let all = std::slice::from_ref(&one);
         let with_costs = super::sheet(all, Some(&costs), false, 0);

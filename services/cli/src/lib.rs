@@ -26,6 +26,7 @@ mod names;
 mod nodes;
 mod operate;
 mod operation;
+mod pages;
 mod print;
 mod queues;
 mod quotas;

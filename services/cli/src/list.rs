@@ -218,16 +218,16 @@ impl List {
             |one: &AllocationView| states.is_empty() || states.iter().any(|state| state.is_of(one));
         let mut query = self.query(now_ms);
         query.oldest_first = by_cell.unwrap_or(false);
-        let mut found = Vec::new();
-        let lsn = loop {
+        let (mut found, mut lsn) = (Vec::new(), u64::MAX);
+        loop {
             query.limit = (most - found.len() as u32).min(PAGE_MAX);
             let page = client.allocations(&query).await?;
             found.extend(page.allocations.into_iter().filter(is_wanted));
-            query.after = page.next;
+            (query.after, lsn) = (page.next, lsn.min(page.lsn));
             if query.after.is_empty() || found.len() as u32 >= most {
-                break page.lsn;
+                break;
             }
-        };
+        }
         let next = Some(query.after.as_str()).filter(|next| !next.is_empty());
         let looked_at = found.len();
         if let Some(order) = &sort {
@@ -245,15 +245,12 @@ impl List {
                 format!("the first {shown} of {looked_at}: --limit shows more")
             }),
         };
-        let value = object([
-            ("items", found.iter().map(json).collect()),
-            ("as_of", lsn.into()),
-            // In another order than the cell's there is no next page.
-            ("next", next.filter(|_| sort.is_none()).into()),
-            ("may_be_more", is_cut.into()),
-        ]);
+        // In another order than the cell's there is no next page.
+        let next = next.filter(|_| sort.is_none());
         let sheet = sheet(&found, now_ms).only(&columns);
-        Page::new(value)
+        Page::list(found.iter().map(json).collect(), lsn)
+            .with("next", next)
+            .with("may_be_more", is_cut)
             .sheet_or(sheet.map_err(Failure::usage)?, "no allocations")
             .lines(remark)
             .print(output)

@@ -99,8 +99,11 @@ impl Queue {
             column("since_ms", "since").rank(9),
         ];
         let all = columns.len();
-        Page::of(Sheet::new(columns, all, rows.collect()), "nothing waits")
-            .of_lsn(lsn)
-            .print(self.output)
+        Page::of(
+            Sheet::new(columns, all, rows.collect()),
+            lsn,
+            "nothing waits",
+        )
+        .print(self.output)
     }
 }

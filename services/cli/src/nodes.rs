@@ -5,6 +5,7 @@ use crate::{
     context::Context,
     look::look_again,
     operate::taint_text,
+    pages::pages,
     print::{
         Output, Page, Sheet, Tone, column, moment, moment_or_never, named, number, plain, quantity,
         wide,
@@ -71,7 +72,7 @@ impl State {
 /// Nodes of a page, at the most.
 const PAGE_MAX: u32 = 1000;
 
-/// Returns the registered nodes of the query, and the ledger position of the last page.
+/// Returns the registered nodes of the query, and the ledger position that they are of.
 pub async fn registered(
     client: &Client,
     query: NodesQuery,
@@ -87,15 +88,15 @@ pub async fn registered(
     .await
 }
 
-/// What is known of a node; none: nothing.
-pub async fn said_of(client: &Client, node: &str) -> Result<Option<NodeView>, Failure> {
+/// Returns a node and its ledger position; `None` if it is unknown.
+pub async fn said_of(client: &Client, node: &str) -> Result<Option<(NodeView, u64)>, Failure> {
     let query = NodeQuery {
         node: node.to_owned(),
         limit: 1,
         at_lsn: 0,
     };
     match client.node(&query).await {
-        Ok(reply) => Ok(reply.view),
+        Ok(reply) => Ok(reply.view.map(|view| (view, reply.lsn))),
         Err(error) if error.rule() == Some(Rule::NodeNotFound) => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -112,17 +113,18 @@ pub async fn check_known(client: &Client, node: &str) -> Result<(), Failure> {
     found.map(drop).ok_or_else(unknown)
 }
 
-async fn all(client: &Client, mut query: NodesQuery) -> Result<(Vec<NodeView>, u64), Failure> {
-    query.limit = PAGE_MAX;
-    let mut found = Vec::new();
-    loop {
+async fn all(client: &Client, query: NodesQuery) -> Result<(Vec<NodeView>, u64), Failure> {
+    pages(async |after, at_lsn| {
+        let query = NodesQuery {
+            limit: PAGE_MAX,
+            after,
+            at_lsn,
+            ..query.clone()
+        };
         let page = client.nodes(&query).await?;
-        found.extend(page.nodes);
-        query.after = page.next;
-        if query.after.is_empty() {
-            return Ok((found, page.lsn));
-        }
-    }
+        Ok((page.nodes, page.next, page.lsn))
+    })
+    .await
 }
 
 /// Questions for a heartbeat that are under way at a time.
@@ -193,7 +195,7 @@ impl Nodes {
                 row.push(moment_or_never(at));
             }
         }
-        let page = Page::of(sheet, "no nodes").of_lsn(lsn).text(count);
+        let page = Page::of(sheet, lsn, "no nodes").text(count);
         let refused = refused.unwrap_or_default();
         let names: Vec<&str> = refused.iter().map(|one| one.node.as_str()).collect();
         page.lines(refused_nodes::count(&refused))

@@ -3,7 +3,7 @@
 use crate::{
     Failure,
     context::{Context, Whose},
-    print::{Cell, Fields, Output, Page, Sheet, allocation, column, named, plain},
+    print::{Cell, Fields, Output, Page, Sheet, allocation, column, earliest, named, plain},
     submit::{Indexes, operations_in},
 };
 use clap::Args;
@@ -45,9 +45,11 @@ impl Operation {
         };
         let asked = all.into_iter().map(async |(title, id)| {
             let view = client.operation(id, 0).await?;
-            Ok::<_, QueryError>(row(&title, &view))
+            Ok::<_, QueryError>((row(&title, &view), view.lsn))
         });
-        let rows: Vec<_> = stream::iter(asked).buffered(AT_ONCE).try_collect().await?;
+        let answers: Vec<_> = stream::iter(asked).buffered(AT_ONCE).try_collect().await?;
+        let lsn = earliest(answers.iter().map(|(_, lsn)| *lsn));
+        let rows: Vec<_> = answers.into_iter().map(|(row, _)| row).collect();
         let is_unknown = |row: &Vec<Cell>| row.iter().any(|cell| cell.text == UNKNOWN);
         let remark = rows.iter().any(is_unknown).then(|| {
             let file = match self.file {
@@ -56,7 +58,7 @@ impl Operation {
             };
             format!("unknown: {NOTHING_RECORDED}{file}")
         });
-        Page::of(sheet(rows), "nothing was asked for")
+        Page::of(sheet(rows), lsn, "nothing was asked for")
             .lines(remark)
             .print(self.output)
     }

@@ -4,13 +4,14 @@ use crate::{
     Failure, amount,
     context::{Context, Whose},
     explain::{object, percent},
+    pages::pages,
     print::{
         Cell, Output, Page, Sheet, allocation, column, counted, moment, named, number, plain,
         quantity, valued, wide,
     },
 };
 use clap::Args;
-use client::{Client, PreemptionsQuery, QueueView, QueuesQuery, WaitingCount};
+use client::{Client, PreemptionsQuery, QueryError, QueueView, QueuesQuery, WaitingCount};
 use scheduler::{query::of_preemption, store::PreemptionEvent};
 use serde_json::Value;
 use vocab::{PlacementPolicy, QueueOrder, ResourceKind, WaitingReason};
@@ -26,21 +27,19 @@ pub struct Queues {
 /// Queues of a page, at the most.
 const PAGE_MAX: u32 = 1000;
 
-/// Returns the queues that the asker may submit to, for an operator all, and the ledger position of the last page.
-pub async fn all(client: &Client) -> Result<(Vec<QueueView>, u64), Failure> {
-    let mut query = QueuesQuery {
-        limit: PAGE_MAX,
-        ..QueuesQuery::default()
-    };
-    let mut found = Vec::new();
-    loop {
+/// Returns the queues that the asker may submit to, for an operator all, and the ledger position that they are of.
+pub async fn all(client: &Client) -> Result<(Vec<QueueView>, u64), QueryError> {
+    let limit = PAGE_MAX;
+    pages(async |after, at_lsn| {
+        let query = QueuesQuery {
+            at_lsn,
+            limit,
+            after,
+        };
         let page = client.queues(&query).await?;
-        found.extend(page.queues);
-        query.after = page.next;
-        if query.after.is_empty() {
-            return Ok((found, page.lsn));
-        }
-    }
+        Ok((page.queues, page.next, page.lsn))
+    })
+    .await
 }
 
 impl Queues {
@@ -49,8 +48,7 @@ impl Queues {
         let (queues, lsn) = all(&client).await?;
         let value = queues.iter().map(queue_json).collect();
         let now_ms = context.clock().now_ms();
-        Page::list(value)
-            .of_lsn(lsn)
+        Page::list(value, lsn)
             .sheet_or(sheet(&queues, now_ms), "no queues")
             .print(self.output)
     }
@@ -194,8 +192,7 @@ impl Preemptions {
         let events = events.ok_or(unreadable)?;
         let value = events.iter().map(preemption_json).collect();
         let none = "nothing was preempted";
-        Page::list(value)
-            .of_lsn(page.lsn)
+        Page::list(value, page.lsn)
             .sheet_or(preempted(&events), none)
             .print(self.output)
     }

@@ -60,6 +60,8 @@ struct Told {
     planned: Vec<PlannedRow>,
     waiting: Vec<QuotaWait>,
     treatment: Option<TenantTreatment>,
+    /// Position of the ledger that all pages include.
+    lsn: u64,
 }
 
 /// With the cohort of its tenant; empty: none.
@@ -92,8 +94,10 @@ async fn ask(client: &Client, query: QuotaQuery) -> Result<Told, Failure> {
         planned: Vec::new(),
         waiting: std::mem::take(&mut page.waiting),
         treatment: page.treatment.take(),
+        lsn: page.lsn,
     };
     loop {
+        told.lsn = told.lsn.min(page.lsn);
         for view in page.quotas {
             let (row, planned) = quota::query::of_view(&view).map_err(|it| it.to_string())?;
             told.planned.extend(planned);

@@ -58,10 +58,8 @@ impl Refusals {
         if self.after == 0 && self.is_of_all(context) {
             self.add_refused_nodes(&client, &mut found.refusals).await?;
         }
-        let page = Page::of(sheet(&found.refusals), "nothing was refused");
-        let page = page
-            .of_lsn(found.lsn)
-            .with("next", Some(found.next).filter(|next| *next > 0));
+        let page = Page::of(sheet(&found.refusals), found.lsn, "nothing was refused");
+        let page = page.with("next", Some(found.next).filter(|next| *next > 0));
         let page = match found.next {
             0 => page,
             next => page.text(format!("there may be more: --after {next}")),

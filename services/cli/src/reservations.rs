@@ -20,7 +20,7 @@ impl Reservations {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.asker(self.whose.tenant.as_deref()).await?;
         let found = client.reservations(0).await?;
-        Page::of(sheet(&found), "no reservations").print(self.output)
+        Page::of(sheet(&found.reservations), found.lsn, "no reservations").print(self.output)
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     Failure,
     context::Chosen,
-    print::{Output, Page, Sheet, column, named, plain},
+    print::{NO_POSITION, Output, Page, Sheet, column, named, plain},
 };
 use admission::{AdmissionService, store::AdmissionTables};
 use analytics::{AnalyticsService, store::Store};
@@ -145,7 +145,7 @@ fn load<S: Service>(dir: &Path) -> Result<Config<S::Settings>, Failure> {
 
 /// Fails when anything differs, for who looks at the exit code alone.
 fn report(found: &[Found], output: Output) -> Result<(), Failure> {
-    let page = Page::list(found.iter().map(object).collect());
+    let page = Page::list(found.iter().map(object).collect(), NO_POSITION);
     let page = match found.is_empty() {
         true => page.text("The tables are as this version wants them."),
         false => page.lines(

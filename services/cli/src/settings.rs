@@ -4,13 +4,14 @@ use crate::{
     Failure, amount,
     context::Context,
     manifest::{self, Kind, Setting, Standing},
+    pages::pages,
     print::{
         Cell, Fields, Output, Page, Sheet, bytes, column, exactly, moment, named as maybe, number,
         plain, valued, wide,
     },
 };
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
-use client::{Client, SettingsQuery};
+use client::{Client, QueryError, SettingsQuery};
 use schemas::v1::{SettingView, setting_view::Change};
 use serde_json::Value;
 use vocab::Millis;
@@ -121,28 +122,34 @@ fn is_told(kind: &str) -> bool {
     ["tenant", "quota", "budget", "priority-class"].contains(&kind)
 }
 
-/// All settings of a kind, or of all with an empty one; what was taken back is among them.
+/// Returns all settings of a kind, or of all kinds for an empty one, with withdrawn ones, and the ledger position that they are of.
+async fn listed(
+    client: &Client,
+    setting: &str,
+    prefix: &str,
+) -> Result<(Vec<SettingView>, u64), QueryError> {
+    pages(async |after, at_lsn| {
+        let query = SettingsQuery {
+            setting: setting.to_owned(),
+            key_prefix: prefix.to_owned(),
+            limit: PAGE_MAX,
+            after,
+            at_lsn,
+        };
+        let page = client.settings(&query).await?;
+        Ok((page.settings, page.next, page.lsn))
+    })
+    .await
+}
+
+/// Returns these settings without their position.
 pub async fn views(
     client: &Client,
     setting: &str,
     prefix: &str,
 ) -> Result<Vec<SettingView>, Failure> {
-    let mut query = SettingsQuery {
-        setting: setting.to_owned(),
-        key_prefix: prefix.to_owned(),
-        limit: PAGE_MAX,
-        ..SettingsQuery::default()
-    };
-    let mut views = Vec::new();
-    loop {
-        let page = client.settings(&query).await?;
-        views.extend(page.settings);
-        if page.next.is_empty() {
-            return Ok(views);
-        }
-        query.after = page.next;
-        query.at_lsn = page.lsn;
-    }
+    let (views, _) = listed(client, setting, prefix).await?;
+    Ok(views)
 }
 
 /// Settings of a page, at the most.
@@ -157,7 +164,7 @@ fn there(view: &SettingView, now_ms: i64) -> Option<&Change> {
 impl List {
     async fn run(self, client: &Client, now_ms: i64) -> Result<(), Failure> {
         let setting = self.kind.unwrap_or_default().replace('-', "_");
-        let views = views(client, &setting, &self.prefix).await?;
+        let (views, lsn) = listed(client, &setting, &self.prefix).await?;
         let there = views
             .iter()
             .filter_map(|view| Some((view, there(view, now_ms)?)));
@@ -171,7 +178,7 @@ impl List {
             wide("by", "by"),
             wide("value", "value"),
         ];
-        Page::of(Sheet::new(columns, 7, rows), "nothing is set").print(self.output)
+        Page::of(Sheet::new(columns, 7, rows), lsn, "nothing is set").print(self.output)
     }
 }
 

@@ -5,12 +5,13 @@ use crate::{
     context::Context,
     manifest::did_you_mean,
     nodes::amounts,
+    pages::pages,
     print::{Output, Page, Sheet, column, counted, named, number, plain, quantity, wide},
     settings,
     top::share,
 };
 use clap::Args;
-use client::{Client, TenantView, TenantsQuery};
+use client::{Client, QueryError, TenantView, TenantsQuery};
 use schemas::v1::setting_view::Change;
 use std::time::Duration;
 use vocab::{ResourceKind, Token};
@@ -28,25 +29,25 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Tenants of a page, at the most.
 const PAGE_MAX: u32 = 1000;
 
-/// Returns the tenants with this prefix, the resources of the cell by kind, and the ledger position of the last page.
+/// Returns the tenants with this prefix, the resources of the cell by kind, and the ledger position that they are of.
 pub async fn all(
     client: &Client,
     name_prefix: String,
 ) -> Result<(Vec<TenantView>, [u64; 3], u64), Failure> {
-    let mut query = TenantsQuery {
-        name_prefix,
-        limit: PAGE_MAX,
-        ..TenantsQuery::default()
-    };
-    let mut found = Vec::new();
-    loop {
+    let mut capacity = None;
+    let ask = async |after, at_lsn| {
+        let query = TenantsQuery {
+            after,
+            limit: PAGE_MAX,
+            at_lsn,
+            name_prefix: name_prefix.clone(),
+        };
         let page = client.tenants(&query).await?;
-        found.extend(page.tenants);
-        query.after = page.next;
-        if query.after.is_empty() {
-            return Ok((found, amounts(&page.capacity), page.lsn));
-        }
-    }
+        capacity = page.capacity;
+        Ok::<_, QueryError>((page.tenants, page.next, page.lsn))
+    };
+    let (found, lsn) = pages(ask).await?;
+    Ok((found, amounts(&capacity), lsn))
 }
 
 /// Fails for a tenant that nobody has set: there is nothing of it, and an answer without lines would hide a slip of the pen.
@@ -88,9 +89,7 @@ impl Tenants {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.operator_until(None).await?;
         let (tenants, capacity, lsn) = all(&client, self.name_prefix.unwrap_or_default()).await?;
-        Page::of(sheet(&tenants, capacity), "no tenants")
-            .of_lsn(lsn)
-            .print(self.output)
+        Page::of(sheet(&tenants, capacity), lsn, "no tenants").print(self.output)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::{
     context::Context,
     explain::percent,
     nodes::{amounts, registered},
-    print::{Cell, Output, Page, Sheet, column, named, number, plain, quantity, valued},
+    print::{Cell, Output, Page, Sheet, column, earliest, named, number, plain, quantity, valued},
     queues, tenants,
 };
 use clap::{Args, Subcommand, ValueEnum};
@@ -56,18 +56,18 @@ pub struct Taken {
 impl TopCommand {
     pub async fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.operator_until(None).await?;
-        let (title, top, taken) = match self {
+        let (title, top, (taken, lsn)) = match self {
             Self::Nodes(top) => ("node", top, nodes(&client).await?),
             Self::Tenants(top) => ("tenant", top, of_tenants(&client).await?),
             Self::Queues(top) => ("queue", top, of_queues(&client).await?),
         };
         let sheet = sheet(title, &ranked(taken, top.by, top.limit as usize));
-        Page::of(sheet, &format!("no {title}s")).print(top.output)
+        Page::of(sheet, lsn, &format!("no {title}s")).print(top.output)
     }
 }
 
-async fn nodes(client: &Client) -> Result<Vec<Taken>, Failure> {
-    let (nodes, _) = registered(client, NodesQuery::default()).await?;
+async fn nodes(client: &Client) -> Result<(Vec<Taken>, u64), Failure> {
+    let (nodes, lsn) = registered(client, NodesQuery::default()).await?;
     let taken = nodes.into_iter().map(|node| Taken {
         used: amounts(&node.used),
         of: amounts(&node.allocatable),
@@ -75,11 +75,11 @@ async fn nodes(client: &Client) -> Result<Vec<Taken>, Failure> {
         waiting: None,
         name: node.node,
     });
-    Ok(taken.collect())
+    Ok((taken.collect(), lsn))
 }
 
-async fn of_tenants(client: &Client) -> Result<Vec<Taken>, Failure> {
-    let (tenants, capacity, _) = tenants::all(client, String::new()).await?;
+async fn of_tenants(client: &Client) -> Result<(Vec<Taken>, u64), Failure> {
+    let (tenants, capacity, lsn) = tenants::all(client, String::new()).await?;
     let taken = tenants.into_iter().map(|one| Taken {
         used: amounts(&one.held),
         of: capacity,
@@ -87,17 +87,18 @@ async fn of_tenants(client: &Client) -> Result<Vec<Taken>, Failure> {
         waiting: Some(one.requested + one.waiting),
         name: one.tenant,
     });
-    Ok(taken.collect())
+    Ok((taken.collect(), lsn))
 }
 
-async fn of_queues(client: &Client) -> Result<Vec<Taken>, Failure> {
+async fn of_queues(client: &Client) -> Result<(Vec<Taken>, u64), Failure> {
     // For what the cell has.
     let query = TenantsQuery {
         limit: 1,
         ..TenantsQuery::default()
     };
-    let of = amounts(&client.tenants(&query).await?.capacity);
-    let (queues, _) = queues::all(client).await?;
+    let tenants = client.tenants(&query).await?;
+    let of = amounts(&tenants.capacity);
+    let (queues, lsn) = queues::all(client).await?;
     let taken = queues.into_iter().map(|one| Taken {
         used: [
             one.held_cpu_milli,
@@ -109,7 +110,7 @@ async fn of_queues(client: &Client) -> Result<Vec<Taken>, Failure> {
         waiting: Some(one.waiting.iter().map(|waits| waits.allocations).sum()),
         name: one.queue,
     });
-    Ok(taken.collect())
+    Ok((taken.collect(), earliest([lsn, tenants.lsn])))
 }
 
 /// In millionths; none: of nothing.

@@ -7,8 +7,8 @@ use crate::{
     list,
     names::Several,
     print::{
-        Cell, Output, Page, Sheet, absent, allocation, column, moment_or_never, named, plain,
-        valued, wide,
+        Cell, Output, Page, Sheet, absent, allocation, column, earliest, moment_or_never, named,
+        plain, valued, wide,
     },
     sending::Left,
 };
@@ -77,7 +77,8 @@ impl Wait {
         let ids = found.ok_or_else(late)??.into_iter().map(|one| one.id);
         let ids = ids.collect();
         let (views, is_late) = reach(&client, ids, until, &left).await?;
-        Page::of(sheet(&views), "none of them is so far").print(self.output)?;
+        let lsn = earliest(views.iter().map(|view| view.lsn));
+        Page::of(sheet(&views), lsn, "none of them yet").print(self.output)?;
         match is_late {
             true => Err(late()),
             false => Ok(ExitCode::from(all(&views, until))),

@@ -17,7 +17,7 @@ use schemas::v1::{
     OperationReply, OperationView, PreemptionsPage, PreemptionsQuery, QueryRefused, QueueQuery,
     QueueReply, QueuesQuery, QueuesReply, QuotaHistoryPage, QuotaHistoryQuery, QuotaPage,
     QuotaQuery, RatesPage, RatesQuery, Refusal, RefusalsPage, RefusalsQuery, RefusedNode,
-    ReservationView, ReservationsQuery, ReservationsReply, ResourceQuery, ResourceReply,
+    ReservationsQuery, ReservationsReply, ResourceQuery, ResourceReply,
     ResourceView, SettingsPage, SettingsQuery, TenantsPage, TenantsQuery, TryPlaceQuery,
     TryPlaceReply, TryQuotaQuery, TryQuotaReply, UsagePage, UsageQuery,
 };
@@ -185,10 +185,9 @@ impl Client {
     }
 
     /// The advance reservations for the queues that one may submit to; to an operator all.
-    pub async fn reservations(&self, at_lsn: u64) -> Result<Vec<ReservationView>, QueryError> {
+    pub async fn reservations(&self, at_lsn: u64) -> Result<ReservationsReply, QueryError> {
         let query = ReservationsQuery { at_lsn };
-        let reply: ReservationsReply = self.ask("reservations", &query).await?;
-        Ok(reply.reservations)
+        self.ask("reservations", &query).await
     }
 
     /// A page of what was refused of late; to an operator whoever had asked.

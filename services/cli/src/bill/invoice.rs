@@ -242,6 +242,7 @@ impl Explain {
         }
         let tenant = context.tenant_name(self.whose.tenant.as_deref())?;
         let store = context.usage().await?;
+        let as_of = store.through().await?;
         let parts = store
             .parts(&tenant, Millis(self.hour), self.resource.as_deref())
             .await?;
@@ -273,7 +274,7 @@ impl Explain {
                     hours(resource, sum)
                 )
             });
-        Page::of(sheet, "nothing was used")
+        Page::of(sheet, as_of.0, "nothing was used")
             .lines(sums)
             .print(self.output)
     }
@@ -306,6 +307,7 @@ fn row(part: &Part) -> Vec<Cell> {
 impl Reconcile {
     async fn run(self, context: &Context) -> Result<(), Failure> {
         let store = context.usage().await?;
+        let as_of = store.through().await?;
         let sheet = match self.month {
             Some(month) => pools(&store.reconciliation(month).await?),
             None => months(&store.reconciled_months().await?),
@@ -313,7 +315,7 @@ impl Reconcile {
         let adds_up = |row: &Vec<Cell>| row.last().is_some_and(|variance| variance.text == "0");
         let good = sheet.rows.iter().all(adds_up);
         let currency = store.currency().await?;
-        Page::of(in_currency(sheet, &currency), "no capacity")
+        Page::of(in_currency(sheet, &currency), as_of.0, "no capacity")
             .text(format!(
                 "amounts in {currency}; the variance is exact, before any rounding"
             ))

@@ -18,8 +18,9 @@ pub use usage::Usage;
 
 use crate::{
     amount,
-    print::{Cell, Sheet, counted, plain, wide},
+    print::{Cell, Output, Sheet, counted, named, note, wide},
 };
+use client::{Client, UsageQuery};
 use vocab::{HOUR_MS, Month, ResourceKey, ResourceKind};
 
 /// `2026-11`.
@@ -74,18 +75,43 @@ fn money(micro: i128) -> Cell {
 }
 
 /// Adds a column with the currency of the sheet's amounts, which CSV has without it.
-pub fn in_currency(mut sheet: Sheet, currency: &str) -> Sheet {
+pub fn in_currency(sheet: Sheet, currency: &str) -> Sheet {
+    in_currencies(sheet, std::iter::repeat(currency))
+}
+
+/// Adds a column with the currency of each row; empty: the row has no amount of money.
+fn in_currencies<'a>(mut sheet: Sheet, currencies: impl IntoIterator<Item = &'a str>) -> Sheet {
     sheet.columns.push(wide("currency", "currency"));
-    for row in sheet.rows.iter_mut().chain(&mut sheet.total) {
-        row.push(plain(currency));
+    let rows = sheet.rows.iter_mut().chain(&mut sheet.total);
+    for (row, currency) in rows.zip(currencies) {
+        row.push(named(currency));
     }
     sheet
+}
+
+/// Asks for the currency of the cell, if the output has it. Empty without an answer, as a note states.
+pub async fn currency(client: &Client, output: Output) -> String {
+    if !output.has_currency() {
+        return String::new();
+    }
+    // A range without an hour.
+    let query = UsageQuery {
+        from_ms: 1,
+        until_ms: 2,
+        limit: 1,
+        ..UsageQuery::default()
+    };
+    let answer = client.usage(&query).await.map(|page| page.currency);
+    answer.unwrap_or_else(|error| {
+        note!("the currency is unknown: {error}");
+        String::new()
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::print::{Form, Page, column};
+    use crate::print::{Form, NO_POSITION, Page, column, plain};
 
     #[test]
     fn amounts_of_csv_have_their_currency() {
@@ -93,7 +119,7 @@ mod tests {
         let row = |name: &str, micro| vec![plain(name), money(micro)];
         let mut sheet = Sheet::new(columns, 1, vec![row("a", 5)]);
         sheet.total = Some(row("all", 5));
-        let page = Page::of(in_currency(sheet, "EUR"), "nothing");
+        let page = Page::of(in_currency(sheet, "EUR"), NO_POSITION, "nothing");
         let check = |form, expected: &str| assert_eq!(page.written(form).unwrap(), expected);
         check(Form::Csv, "tenant,amount_micro,currency\na,5,EUR\n");
         check(

@@ -1,16 +1,17 @@
 //! What resources cost.
 
-use super::money;
+use super::{currency, in_currency, money};
 use crate::{
     Failure, amount,
     context::Context,
     operate::{Expected, told},
+    pages::pages,
     print::{
         Cell, Output, Page, Sheet, column, exactly, moment, named, number, plain, valued, wide,
     },
 };
 use clap::{Args, Subcommand};
-use client::{Client, RatesQuery, SetRate, SettingView};
+use client::{Client, QueryError, RatesQuery, SetRate, SettingView};
 use schemas::v1::setting_view::Change;
 use serde_json::Value;
 
@@ -163,32 +164,29 @@ const PAGE_MAX: u32 = 1000;
 impl List {
     async fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.operator_until(None).await?;
-        let views = ask(&client, self.resource.unwrap_or_default()).await?;
-        Page::of(sheet(&views), "no rates: what is used costs nothing").print(self.output)
+        let (views, lsn) = ask(&client, self.resource.unwrap_or_default()).await?;
+        let sheet = sheet(&views, &currency(&client, self.output).await);
+        Page::of(sheet, lsn, "no rates: all use is free").print(self.output)
     }
 }
 
-/// All pages.
-async fn ask(client: &Client, resource: String) -> Result<Vec<SettingView>, Failure> {
-    let mut query = RatesQuery {
-        resource,
-        limit: PAGE_MAX,
-        ..RatesQuery::default()
-    };
-    let mut views = Vec::new();
-    loop {
+/// Returns all rates of a resource, and the ledger position that they are of.
+async fn ask(client: &Client, resource: String) -> Result<(Vec<SettingView>, u64), QueryError> {
+    pages(async |after, at_lsn| {
+        let query = RatesQuery {
+            resource: resource.clone(),
+            limit: PAGE_MAX,
+            after,
+            at_lsn,
+        };
         let page = client.rates(&query).await?;
-        views.extend(page.rates);
-        if page.next.is_empty() {
-            return Ok(views);
-        }
-        query.after = page.next;
-        query.at_lsn = page.lsn;
-    }
+        Ok((page.rates, page.next, page.lsn))
+    })
+    .await
 }
 
 /// Each resource and scope by the moment from which on its rates count.
-fn sheet(views: &[SettingView]) -> Sheet {
+fn sheet(views: &[SettingView], currency: &str) -> Sheet {
     let rates = views.iter().filter_map(|view| match &view.change {
         Some(Change::Rate(rate)) => Some((view, rate)),
         _ => None,
@@ -209,7 +207,7 @@ fn sheet(views: &[SettingView]) -> Sheet {
         column("micro_per_unit_hour", "price per unit and hour"),
     ];
     let rows = rates.into_iter().map(|(view, rate)| row(view, rate));
-    Sheet::new(columns, 10, rows.collect())
+    in_currency(Sheet::new(columns, 10, rows.collect()), currency)
 }
 
 fn row(view: &SettingView, rate: &SetRate) -> Vec<Cell> {
@@ -241,6 +239,7 @@ fn row(view: &SettingView, rate: &SetRate) -> Vec<Cell> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::print::Form;
 
     #[test]
     fn rates_of_a_key_stand_in_the_order_in_which_they_count() {
@@ -268,7 +267,7 @@ mod tests {
             of("gpu", 4, 11_000, "", None),
             view("gpu tenant=a", 1, 2000, "a"),
         ];
-        let sheet = sheet(&views);
+        let sheet = sheet(&views, "EUR");
         let texts = |row: &Vec<Cell>| {
             let texts = [1, 5, 6, 7, 8, 9, 10].map(|at| row[at].text.clone());
             texts.join(" ")
@@ -283,5 +282,14 @@ mod tests {
             format!("a 1 1970-01-01T00:00:02Z {set} op-1 - 1.500000"),
         ];
         assert_eq!(found, expected);
+        let csv = Page::of(sheet, 1, "none").written(Form::Csv).unwrap();
+        let mut lines = csv.lines();
+        assert!(
+            lines
+                .next()
+                .unwrap()
+                .ends_with(",micro_per_unit_hour,currency")
+        );
+        assert!(lines.all(|line| line.ends_with(",EUR")), "{csv}");
     }
 }

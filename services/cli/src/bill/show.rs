@@ -10,7 +10,6 @@ use crate::{
 };
 use clap::Args;
 use client::{BillLine, BillQuery, Client};
-use serde_json::json;
 use vocab::{Millis, Month};
 
 #[derive(Args)]
@@ -43,6 +42,8 @@ pub struct OfMonth {
     /// Up to when what runs is in it; none: it is closed.
     through: Option<Millis>,
     currency: String,
+    /// Position of the ledger that all pages include.
+    lsn: u64,
 }
 
 impl OfMonth {
@@ -52,10 +53,11 @@ impl OfMonth {
             month: month.0,
             ..BillQuery::default()
         };
-        let mut lines = Vec::new();
+        let (mut lines, mut lsn) = (Vec::new(), u64::MAX);
         loop {
             let page = client.bill(&query).await?;
             lines.extend(page.lines);
+            lsn = lsn.min(page.lsn);
             query.after = page.next;
             if query.after.is_empty() {
                 return Ok(Self {
@@ -63,6 +65,7 @@ impl OfMonth {
                     month,
                     through: (!page.closed).then_some(Millis(page.through_ms)),
                     currency: page.currency,
+                    lsn,
                 });
             }
             query.at_lsn = page.lsn;
@@ -76,16 +79,12 @@ impl OfMonth {
             "open"
         };
         let lines = self.lines_alone();
-        let value = json!({
-            "month": self.month.to_string(),
-            "closed": self.through.is_none(),
-            "through_ms": self.through.map(|through| through.0),
-            "currency": self.currency,
-            "total_micro": exact_number(sum(&self.lines)),
-            "items": lines.records(),
-            "as_of": null,
-        });
-        let page = Page::new(value)
+        let page = Page::list(lines.records(), self.lsn)
+            .with("month", self.month.to_string())
+            .with("closed", self.through.is_none())
+            .with("through_ms", self.through.map(|through| through.0))
+            .with("currency", &*self.currency)
+            .with("total_micro", exact_number(sum(&self.lines)))
             .text(format!("{}, {state}", self.month))
             .rows(in_currency(lines, &self.currency));
         let page = match self.lines.is_empty() {
@@ -185,6 +184,7 @@ mod tests {
             month: Month(202_611),
             through: None,
             currency: "EUR".to_owned(),
+            lsn: 7,
         }
     }
 
@@ -209,6 +209,7 @@ mod tests {
         let json = several.page().written(Form::Json).unwrap();
         let json: serde_json::Value = serde_json::from_str(&json).unwrap();
         assert_eq!(json["total_micro"], 3_000_003);
+        assert_eq!(json["as_of"], 7);
         let csv = of(&["a"]).page().written(Form::Csv).unwrap();
         let names =
             "tenant,team,resource,remark,quantity,micro_per_unit_hour,amount_micro,currency";

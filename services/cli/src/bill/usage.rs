@@ -11,7 +11,8 @@ use crate::{
 };
 use clap::{Args, ValueEnum};
 use client::{Client, UsageBy, UsageLine, UsageQuery};
-use serde_json::json;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use vocab::{Millis, Month};
 
 #[derive(Args)]
@@ -119,6 +120,16 @@ pub struct Found {
     pub lines: Vec<UsageLine>,
     pub through: Millis,
     pub currency: String,
+    /// Position of the ledger that all pages include.
+    pub lsn: u64,
+}
+
+/// Lines of a resource.
+#[derive(Debug, Default)]
+struct Total {
+    lines: u64,
+    quantity: i128,
+    amount_micro: i128,
 }
 
 impl Usage {
@@ -134,11 +145,7 @@ impl Usage {
             Some(name) => names::allocation(&client, name).await?,
         };
         let found = ask(&client, self.query(now, allocation_id)).await?;
-        let through = amount::moment(found.through);
-        Page::new(as_json(&found))
-            .sheet_or(sheet(&found, &by, of_all), "nothing was used")
-            .text(format!("up to {through}"))
-            .print(output)
+        found.page(&by, of_all).print(output)
     }
 
     fn query(self, now: Millis, allocation_id: String) -> UsageQuery {
@@ -167,20 +174,111 @@ impl Usage {
 
 /// All lines, of as many pages as there are.
 pub async fn ask(client: &Client, mut query: UsageQuery) -> Result<Found, Failure> {
-    let mut lines = Vec::new();
+    let (mut lines, mut lsn) = (Vec::new(), u64::MAX);
     loop {
         let page = client.usage(&query).await?;
         lines.extend(page.lines);
+        lsn = lsn.min(page.lsn);
         query.skip = page.next;
         if page.next == 0 {
-            let (through, currency) = (Millis(page.through_ms), page.currency);
             return Ok(Found {
                 lines,
-                through,
-                currency,
+                through: Millis(page.through_ms),
+                currency: page.currency,
+                lsn,
             });
         }
         query.at_lsn = page.lsn;
+    }
+}
+
+impl Found {
+    fn page(&self, by: &[By], of_all: bool) -> Page {
+        let lines = sheet(self, by, of_all);
+        let page = Page::list(self.items(), self.lsn)
+            .with("totals", self.totals_json())
+            .with("total_micro", exact_number(self.total_micro()))
+            .with("through_ms", self.through.0)
+            .with("currency", &*self.currency);
+        let page = match self.lines.is_empty() {
+            true => page.sheet_or(lines, "nothing was used"),
+            false => page.table(self.with_totals(lines.clone())).rows(lines),
+        };
+        let through = amount::moment(self.through);
+        page.text(format!("up to {through}"))
+    }
+
+    /// Returns the sum of each resource, by name.
+    fn totals(&self) -> BTreeMap<&str, Total> {
+        let mut totals: BTreeMap<&str, Total> = BTreeMap::new();
+        for line in &self.lines {
+            let total = totals.entry(&line.resource).or_default();
+            total.lines += 1;
+            total.quantity += quantity(&line.quantity);
+            total.amount_micro += i128::from(line.amount_micro);
+        }
+        totals
+    }
+
+    fn total_micro(&self) -> i128 {
+        let amounts = self.lines.iter().map(|line| i128::from(line.amount_micro));
+        amounts.sum()
+    }
+
+    fn amount(&self, micro: i128) -> Cell {
+        counted(format!("{} {}", amount::money(micro), self.currency), micro)
+    }
+
+    /// Adds the sum of each resource that has several lines, and the amount of all. Resources in the first column have one line
+    /// each.
+    fn with_totals(&self, mut sheet: Sheet) -> Sheet {
+        let total = |resource: &str, used: Cell, micro: i128| {
+            let mut cells = vec![plain(""); sheet.numbers - 1];
+            let currency = plain(&self.currency);
+            cells.extend([plain(resource), used, self.amount(micro), currency]);
+            cells[0] = plain("total");
+            cells
+        };
+        let totals = self.totals().into_iter();
+        let totals = totals
+            .filter(|(_, sum)| sum.lines > 1)
+            .map(|(resource, sum)| total(resource, used(resource, sum.quantity), sum.amount_micro));
+        let totals: Vec<_> = totals.collect();
+        sheet.total = Some(total("", plain(""), self.total_micro()));
+        sheet.rows.extend(totals);
+        sheet
+    }
+
+    fn items(&self) -> Value {
+        let text = |text: &str| named(text).value();
+        let lines = self.lines.iter().map(|line| {
+            json!({
+                "begins_ms": line.begins_ms,
+                "tenant": text(&line.tenant),
+                "team": text(&line.team),
+                "namespace": text(&line.namespace),
+                "queue": text(&line.queue),
+                "job_set": text(&line.job_set),
+                "priority_class": text(&line.priority_class),
+                "cluster": text(&line.cluster),
+                "pool": text(&line.pool),
+                "resource": line.resource,
+                "quantity": exact_number(&line.quantity),
+                "amount_micro": line.amount_micro,
+            })
+        });
+        lines.collect()
+    }
+
+    fn totals_json(&self) -> Value {
+        let totals = self.totals().into_iter().map(|(resource, sum)| {
+            json!({
+                "resource": resource,
+                "quantity": exact_number(sum.quantity),
+                "amount_micro": exact_number(sum.amount_micro),
+            })
+        });
+        totals.collect()
     }
 }
 
@@ -196,12 +294,10 @@ pub fn sheet(found: &Found, by: &[By], of_all: bool) -> Sheet {
     ]);
     let row = |line: &UsageLine| {
         let tenant = of_all.then(|| plain(&line.tenant));
-        let micro = i128::from(line.amount_micro);
-        let amount = format!("{} {}", amount::money(micro), found.currency);
         let numbers = [
             plain(&line.resource),
             used(&line.resource, quantity(&line.quantity)),
-            counted(amount, micro),
+            found.amount(line.amount_micro.into()),
         ];
         let by = by.iter().map(|by| by.of(line));
         tenant.into_iter().chain(by).chain(numbers).collect()
@@ -210,28 +306,100 @@ pub fn sheet(found: &Found, by: &[By], of_all: bool) -> Sheet {
     in_currency(Sheet::new(columns, numbers, rows), &found.currency)
 }
 
-fn as_json(found: &Found) -> serde_json::Value {
-    let text = |text: &str| named(text).value();
-    let lines = found.lines.iter().map(|line| {
-        json!({
-            "begins_ms": line.begins_ms,
-            "tenant": text(&line.tenant),
-            "team": text(&line.team),
-            "namespace": text(&line.namespace),
-            "queue": text(&line.queue),
-            "job_set": text(&line.job_set),
-            "priority_class": text(&line.priority_class),
-            "cluster": text(&line.cluster),
-            "pool": text(&line.pool),
-            "resource": line.resource,
-            "quantity": exact_number(&line.quantity),
-            "amount_micro": line.amount_micro,
-        })
-    });
-    json!({
-        "items": lines.collect::<Vec<_>>(),
-        "as_of": null,
-        "through_ms": found.through.0,
-        "currency": found.currency,
-    })
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::print::Form;
+    use proptest::{collection::vec, prelude::*};
+
+    fn found(lines: &[(&str, &str, i64, i64)]) -> Found {
+        let line = |&(team, resource, hours, micro): &(&str, &str, i64, i64)| UsageLine {
+            team: team.to_owned(),
+            resource: resource.to_owned(),
+            quantity: (hours * 1000 * vocab::HOUR_MS).to_string(),
+            amount_micro: micro,
+            ..UsageLine::default()
+        };
+        Found {
+            lines: lines.iter().map(line).collect(),
+            through: Millis(1000),
+            currency: "EUR".to_owned(),
+            lsn: 7,
+        }
+    }
+
+    #[test]
+    fn each_resource_has_its_own_total() {
+        let lines = [
+            ("a", "cpu", 1, 1_000_000),
+            ("a", "gpu:T4", 2, 2_000_000),
+            ("b", "cpu", 3, 4_000_000),
+        ];
+        let found = found(&lines);
+        let by_team = found.page(&[By::Team], false);
+        let table = [
+            "team   resource                 used        amount",
+            "a      cpu       1.000000 core-hours  1.000000 EUR",
+            "a      gpu:T4     2.000000 GPU-hours  2.000000 EUR",
+            "b      cpu       3.000000 core-hours  4.000000 EUR",
+            "total  cpu       4.000000 core-hours  5.000000 EUR",
+            "total                                 7.000000 EUR",
+            "up to 1970-01-01T00:00:01Z",
+        ];
+        let text = by_team.written(Form::Table).unwrap();
+        assert_eq!(text.lines().collect::<Vec<_>>(), table);
+        let csv = by_team.written(Form::Csv).unwrap();
+        assert_eq!(csv.lines().count(), 1 + lines.len(), "{csv}");
+        let json = by_team.written(Form::Json).unwrap();
+        let json: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(
+            json["totals"],
+            json!([
+                {"resource": "cpu", "quantity": 14_400_000_000_u64, "amount_micro": 5_000_000},
+                {"resource": "gpu:T4", "quantity": 7_200_000_000_u64, "amount_micro": 2_000_000},
+            ])
+        );
+        assert_eq!(json["total_micro"], 7_000_000);
+    }
+
+    #[test]
+    fn a_resource_with_one_line_needs_no_total() {
+        let found = found(&[("", "cpu", 1, 1), ("", "memory", 0, 2)]);
+        let text = found.page(&[], false).written(Form::Table).unwrap();
+        let totals = text.lines().filter(|line| line.starts_with("total"));
+        let totals: Vec<_> = totals
+            .map(|line| line.split_whitespace().collect::<Vec<_>>())
+            .collect();
+        assert_eq!(totals, [["total", "0.000003", "EUR"]]);
+    }
+
+    proptest! {
+        /// The totals are the sums of the lines of each resource.
+        #[test]
+        fn totals_are_the_sums_of_their_lines(
+            lines in vec((0..3usize, 0..4usize, -1000..1000i64, any::<i64>()), 0..20),
+        ) {
+            const TEAMS: [&str; 3] = ["", "a", "b"];
+            const RESOURCES: [&str; 4] = ["cpu", "memory", "gpu:T4", "gpu:V100"];
+            let lines = lines.iter().map(|&(team, resource, hours, micro)| {
+                (TEAMS[team], RESOURCES[resource], hours, micro)
+            });
+            let lines: Vec<_> = lines.collect();
+            let found = found(&lines);
+            for resource in RESOURCES {
+                let of_it = || lines.iter().filter(|line| line.1 == resource);
+                let micro: i128 = of_it().map(|line| i128::from(line.3)).sum();
+                let hours: i64 = of_it().map(|line| line.2).sum();
+                let totals = found.totals();
+                let total = totals.get(resource);
+                prop_assert_eq!(total.is_some(), of_it().count() > 0);
+                if let Some(total) = total {
+                    prop_assert_eq!(total.amount_micro, micro);
+                    prop_assert_eq!(total.quantity, i128::from(hours) * 3_600_000_000);
+                }
+            }
+            let all: i128 = lines.iter().map(|line| i128::from(line.3)).sum();
+            prop_assert_eq!(found.total_micro(), all);
+        }
+    }
 }

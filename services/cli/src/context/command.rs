@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     Failure,
-    print::{Fields, Output, Page, Sheet, column, named, plain, say, valued},
+    print::{Fields, NO_POSITION, Output, Page, Sheet, column, named, plain, say, valued},
 };
 use clap::{Args, Subcommand};
 use identity::{Creds, files};
@@ -146,7 +146,8 @@ impl List {
             column("who", "who"),
         ];
         let all = columns.len();
-        Page::of(Sheet::new(columns, all, rows.collect()), "no contexts").print(self.output)
+        let sheet = Sheet::new(columns, all, rows.collect());
+        Page::of(sheet, NO_POSITION, "no contexts").print(self.output)
     }
 }
 

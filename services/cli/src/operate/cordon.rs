@@ -164,7 +164,9 @@ async fn set_all(
         let lines = all.iter().map(|(title, version)| line(title, *version));
         let lines: Vec<_> = lines.collect();
         let sheet = super::set(all);
-        let page = Page::list(sheet.records()).lines(lines).rows(sheet);
+        let page = Page::list(sheet.records(), operator.decided_lsn())
+            .lines(lines)
+            .rows(sheet);
         page.print(expected.output)?;
     }
     failed.map_or(Ok(()), Err)
@@ -271,7 +273,7 @@ impl Drain {
 
 impl Draining {
     async fn is_empty(&mut self, operator: &Client) -> Result<bool, Failure> {
-        let Some(found) = nodes::said_of(operator, &self.node).await? else {
+        let Some((found, _)) = nodes::said_of(operator, &self.node).await? else {
             return Ok(false);
         };
         if found.cordon_version < self.version {

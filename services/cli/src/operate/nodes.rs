@@ -6,6 +6,7 @@ use crate::{
     context::Context,
     look::look_again,
     nodes::said_of,
+    pages::pages,
     print::{
         Cell, Output, Page, Sheet, Tone, absent, column, moment, named, number, plain, quantity,
         wide,
@@ -15,7 +16,7 @@ use crate::{
     submit::{label, requirement},
 };
 use clap::{Args, Subcommand};
-use client::{ApprovalView, ApprovalsQuery, Client, NodeCapacity, RefusedNode};
+use client::{ApprovalView, ApprovalsQuery, Client, NodeCapacity, QueryError, RefusedNode};
 use schemas::v1;
 use sha2::{Digest, Sha256};
 use std::{collections::BTreeMap, fs, path::PathBuf};
@@ -181,23 +182,21 @@ const PAGE_MAX: u32 = 1000;
 impl List {
     async fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.operator_until(None).await?;
-        let mut query = ApprovalsQuery {
-            name_prefix: self.name_prefix.unwrap_or_default(),
-            limit: PAGE_MAX,
-            ..ApprovalsQuery::default()
-        };
-        let refused = refused_nodes::ask(&client, query.name_prefix.clone()).await?;
+        let name_prefix = self.name_prefix.unwrap_or_default();
+        let refused = refused_nodes::ask(&client, name_prefix.clone()).await?;
         let refused = refused.unwrap_or_default();
-        let mut approvals = Vec::new();
-        loop {
+        let ask = async |after, at_lsn| {
+            let query = ApprovalsQuery {
+                after,
+                limit: PAGE_MAX,
+                at_lsn,
+                name_prefix: name_prefix.clone(),
+            };
             let page = client.approvals(&query).await?;
-            approvals.extend(page.approvals);
-            query.after = page.next;
-            if query.after.is_empty() {
-                break;
-            }
-        }
-        Page::of(sheet(&approvals, &refused), "no node may join")
+            Ok::<_, QueryError>((page.approvals, page.next, page.lsn))
+        };
+        let (approvals, lsn) = pages(ask).await?;
+        Page::of(sheet(&approvals, &refused), lsn, "no node may join")
             .lines(refused.iter().flat_map(refused_nodes::lines))
             .print(self.output)
     }
@@ -391,7 +390,7 @@ async fn reserve(
 /// Fails if the scheduler refuses this version of the reservation. Its decision comes a moment after the setting.
 async fn check_granted(client: &Client, name: &str, version: u64) -> Result<(), Failure> {
     let decided = look_again::<_, Failure>(async || {
-        let all = client.reservations(0).await?;
+        let all = client.reservations(0).await?.reservations;
         let mut of_version = all.into_iter().filter(|one| one.version >= version);
         Ok(of_version.find(|one| one.reservation == name && one.state != "asked"))
     });

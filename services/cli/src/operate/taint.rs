@@ -138,16 +138,16 @@ impl Taint {
             nodes::check_known(&operator, &self.node).await?;
         }
         if self.changes.is_empty() {
-            let known = self.known(&operator).await?;
+            let (known, lsn) = self.known(&operator).await?;
             let texts = known.taints.iter().map(taint_text);
             let rows = texts.map(|text| Ok(vec![plain(text?)]));
             let rows = rows.collect::<Result<_, String>>()?;
             let sheet = Sheet::new(vec![column("taint", "taint")], 1, rows);
-            return Page::of(sheet, "no taints").print(self.expected.output);
+            return Page::of(sheet, lsn, "no taints").print(self.expected.output);
         }
         let expected = &self.expected;
         let applied = insist(async || {
-            let known = self.known(&operator).await?;
+            let (known, _) = self.known(&operator).await?;
             if expected.is_ahead_of(known.taints_version) {
                 return Ok(Attempt::Stale(expected.ahead()));
             }
@@ -158,7 +158,7 @@ impl Taint {
         told(&format!("taint {}", self.node), &applied, expected.output)
     }
 
-    async fn known(&self, operator: &Client) -> Result<NodeView, Failure> {
+    async fn known(&self, operator: &Client) -> Result<(NodeView, u64), Failure> {
         let known = nodes::said_of(operator, &self.node).await?;
         Ok(known.unwrap_or_default())
     }

@@ -9,7 +9,7 @@ mod tables;
 mod write;
 
 pub use look::{Look, Tone};
-pub use page::{Fields, Page};
+pub use page::{Fields, NO_POSITION, Page, earliest};
 pub use sheet::{
     Cell, Column, Sheet, absent, allocation, bound, column, counted, exact_number, exactly, moment,
     moment_or_never, named, number, plain, quantity, valued, wide,
@@ -39,6 +39,11 @@ impl Output {
     /// Returns whether a program reads the output, which then is one document at the end.
     pub fn is_for_programs(self) -> bool {
         !matches!(self.form, Form::Table | Form::Wide)
+    }
+
+    /// Returns whether the output has the currency of amounts in a column.
+    pub fn has_currency(self) -> bool {
+        self.form != Form::Table
     }
 }
 

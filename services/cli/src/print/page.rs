@@ -11,6 +11,14 @@ pub struct Page {
     parts: Vec<Part>,
 }
 
+/// Position of a list that is of no ledger, or of a service without positions.
+pub const NO_POSITION: u64 = 0;
+
+/// Returns the ledger position that answers at all of these positions include.
+pub fn earliest(positions: impl IntoIterator<Item = u64>) -> u64 {
+    positions.into_iter().min().unwrap_or(NO_POSITION)
+}
+
 enum Part {
     Text(String),
     Fields(Fields),
@@ -63,19 +71,15 @@ impl Page {
         Self { value, parts }
     }
 
-    /// A list for programs: `items`, and in `as_of` the ledger position that they are of, if they are of one.
-    pub fn list(items: Value) -> Self {
-        Self::new(json!({ "items": items, "as_of": Value::Null }))
+    /// A list for programs: `items`, and in `as_of` the ledger position that all of them include.
+    pub fn list(items: Value, as_of: u64) -> Self {
+        let as_of = Some(as_of).filter(|lsn| *lsn != NO_POSITION);
+        Self::new(json!({ "items": items, "as_of": as_of }))
     }
 
     /// The rows of a table, and nothing else; in words what there is without any.
-    pub fn of(sheet: Sheet, none: &str) -> Self {
-        Self::list(sheet.records()).sheet_or(sheet, none)
-    }
-
-    /// Sets the ledger position that a list is of.
-    pub fn of_lsn(self, lsn: u64) -> Self {
-        self.with("as_of", lsn)
+    pub fn of(sheet: Sheet, as_of: u64, none: &str) -> Self {
+        Self::list(sheet.records(), as_of).sheet_or(sheet, none)
     }
 
     /// Adds to a value for programs.
@@ -292,7 +296,7 @@ mod tests {
         assert_eq!(sheet.order_by("node", false), Ok(vec![1, 0, 2]));
         let chosen = ["runs", "zone", "node"].map(str::to_owned);
         let chosen = sheet.clone().only(&chosen).unwrap();
-        let page = Page::of(chosen, "");
+        let page = Page::of(chosen, NO_POSITION, "");
         let table = "runs  zone  node\n2     z1    b\n-     z1    a\n10    z1    c\n";
         check(&page, Form::Table, table);
         check(&page, Form::Csv, "runs,zone,node\n2,z1,b\n,z1,a\n10,z1,c\n");
@@ -320,7 +324,7 @@ mod tests {
             plain(long),
             valued("3m".to_owned(), 180_000),
         ];
-        let page = Page::of(Sheet::new(columns, 5, vec![row]), "");
+        let page = Page::of(Sheet::new(columns, 5, vec![row]), NO_POSITION, "");
         let look = |width, colours| Look {
             wide: false,
             width: Some(width),
@@ -348,16 +352,14 @@ mod tests {
 
     #[test]
     fn nothing_is_said_in_words() {
-        let page = Page::of(
-            Sheet::new(vec![column("node", "node")], 1, vec![]),
-            "no nodes",
-        );
+        let sheet = Sheet::new(vec![column("node", "node")], 1, vec![]);
+        let page = Page::of(sheet.clone(), NO_POSITION, "no nodes");
         check(&page, Form::Table, "no nodes\n");
         check(&page, Form::Csv, "node\n");
         let json = "{\n  \"as_of\": null,\n  \"items\": []\n}\n";
         check(&page, Form::Json, json);
         check(
-            &page.of_lsn(7).with("next", Value::Null),
+            &Page::of(sheet, 7, "no nodes").with("next", Value::Null),
             Form::Yaml,
             "as_of: 7\nitems: []\nnext: null\n",
         );

@@ -50,6 +50,7 @@ fn tables() -> Vec<(&'static str, Sheet)> {
         lines: Vec::new(),
         through: Millis(0),
         currency: "EUR".to_owned(),
+        lsn: 0,
     };
     vec![
         ("list", list::sheet(&[], 0)),
@@ -63,7 +64,7 @@ fn tables() -> Vec<(&'static str, Sheet)> {
         ("refusals", refusals::sheet(&[])),
         ("reservations", reservations::sheet(&[])),
         ("operation", operation::sheet(Vec::new())),
-        ("budgets", bill::budgets_sheet(&[], true)),
+        ("budgets", bill::budgets_sheet(&[], true, "EUR")),
         ("usage", bill::usage::sheet(&usage, &[], true)),
     ]
 }

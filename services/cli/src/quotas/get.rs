@@ -3,7 +3,7 @@
 use super::{Asked, ask_of, json};
 use crate::{
     Failure, amount,
-    bill::{all_budgets, budgets_sheet},
+    bill::{all_budgets, budgets_sheet, currency},
     context::Context,
     manifest::not_among,
     print::{Cell, Output, Page, Sheet, column, exactly, named, plain, valued},
@@ -46,6 +46,10 @@ pub struct View {
     pub budgets: Vec<BudgetView>,
     /// In it and below it.
     pub waiting: Vec<Waiting>,
+    /// Empty without budgets, and where no output has it.
+    pub currency: String,
+    /// Position of the ledger.
+    pub lsn: u64,
 }
 
 impl Get {
@@ -54,7 +58,7 @@ impl Get {
         let tenant = &account.tenant;
         let client = context.asker(Some(tenant.as_str())).await?;
         let told = ask_of(&client, &account, self.waiting).await?;
-        let mut budgets = all_budgets(&client).await?;
+        let (mut budgets, of_budgets) = all_budgets(&client).await?;
         let name = |name: &Option<Token>| name.as_ref().map_or("", Token::as_str).to_owned();
         let own = (name(&account.team), name(&account.namespace));
         budgets.retain(|it| (&it.team, &it.namespace) == (&own.0, &own.1));
@@ -68,9 +72,14 @@ impl Get {
             teams: teams(&client, tenant.as_str()).await,
             rows: rows.filter(|row| row.account == account).collect(),
             planned: planned.filter(|row| row.account == account).collect(),
+            currency: match budgets.is_empty() {
+                true => String::new(),
+                false => currency(&client, self.output).await,
+            },
             budgets,
             waiting,
             account,
+            lsn: told.lsn.min(of_budgets),
         };
         page(&view).print(self.output)
     }
@@ -91,7 +100,7 @@ fn page(view: &View) -> Page {
         .lines(beside(view));
     match view.budgets.is_empty() {
         true => page,
-        false => page.sheet(budgets_sheet(&view.budgets, false)),
+        false => page.sheet(budgets_sheet(&view.budgets, false, &view.currency)),
     }
 }
 
@@ -333,6 +342,8 @@ mod tests {
                 },
             )],
             account,
+            currency: "EUR".to_owned(),
+            lsn: 7,
         }
     }
 

@@ -4,6 +4,7 @@ use super::{Asked, json};
 use crate::{
     Failure, amount,
     context::Context,
+    pages::pages,
     print::{Cell, Output, Page, Sheet, column, counted, draws, moment, named, valued},
 };
 use clap::Args;
@@ -33,9 +34,10 @@ impl History {
         let now = context.clock().now_ms();
         let current = now.div_euclid(HOUR_MS) * HOUR_MS;
         let from = Millis(current - (i64::from(self.hours) - 1) * HOUR_MS);
-        let rows = ask(&client, &account, &self.resource, from).await?;
+        let (rows, lsn) = ask(&client, &account, &self.resource, from).await?;
         let value = rows.iter().map(json::hour).collect();
-        let page = Page::list(value).sheet_or(sheet(&self.resource, &rows), "nothing was used");
+        let sheet = sheet(&self.resource, &rows);
+        let page = Page::list(value, lsn).sheet_or(sheet, "nothing was used");
         let page = match draws() {
             true => page.text(sparkline(&rows, from, self.hours)),
             false => page,
@@ -47,35 +49,34 @@ impl History {
 /// Hours of a page, at the most.
 const PAGE_MAX: u32 = 1000;
 
-/// A row for each hour.
+/// Returns a row for each hour, and the ledger position that they are of.
 async fn ask(
     client: &Client,
     account: &Account,
     resource: &QuotaResource,
     from: Millis,
-) -> Result<Vec<HourRow>, Failure> {
+) -> Result<(Vec<HourRow>, u64), Failure> {
     let name = |name: &Option<Token>| name.as_ref().map_or("", Token::as_str).to_owned();
-    let mut query = QuotaHistoryQuery {
-        team: name(&account.team),
-        namespace: name(&account.namespace),
-        resource: resource.to_string(),
-        from_ms: from.0,
-        limit: PAGE_MAX,
-        ..QuotaHistoryQuery::default()
-    };
-    let mut rows = Vec::new();
-    loop {
+    pages(async |after, at_lsn| {
+        let query = QuotaHistoryQuery {
+            team: name(&account.team),
+            namespace: name(&account.namespace),
+            resource: resource.to_string(),
+            from_ms: from.0,
+            limit: PAGE_MAX,
+            after,
+            at_lsn,
+            ..QuotaHistoryQuery::default()
+        };
         let page = client.quota_history(&query).await?;
+        let mut rows = Vec::new();
         for hour in &page.hours {
             let row = of_hour(hour).map_err(|it| it.to_string())?;
             rows.extend(row.each_hour().filter(|row| row.hour >= from));
         }
-        query.after = page.next;
-        if query.after.is_empty() {
-            return Ok(rows);
-        }
-        query.at_lsn = page.lsn;
-    }
+        Ok((rows, page.next, page.lsn))
+    })
+    .await
 }
 
 /// Weighed by time.

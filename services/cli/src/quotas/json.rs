@@ -33,6 +33,7 @@ pub fn view(view: &View) -> Value {
         ("planned", view.planned.iter().map(planned).collect()),
         ("budgets", view.budgets.iter().map(budget).collect()),
         ("waiting", view.waiting.iter().map(waiting).collect()),
+        ("as_of", view.lsn.into()),
     ])
 }
 

@@ -4,7 +4,6 @@ use super::{Of, ask, json};
 use crate::{
     Failure, amount,
     context::{Context, Whose},
-    explain::object,
     print::{Output, Page, Sheet, column, named, plain, valued},
 };
 use clap::Args;
@@ -35,12 +34,9 @@ impl Tree {
             None => cohorts(&told.rows),
         };
         let rows: Vec<AccountRow> = told.rows.into_iter().map(|of| of.row).collect();
-        let value = object([
-            ("items", rows.iter().map(json::account).collect()),
-            ("cohorts", cohorts.iter().map(json::cohort).collect()),
-            ("as_of", serde_json::Value::Null),
-        ]);
-        Page::new(value)
+        let cohorts_json: serde_json::Value = cohorts.iter().map(json::cohort).collect();
+        Page::list(rows.iter().map(json::account).collect(), told.lsn)
+            .with("cohorts", cohorts_json)
             .lines(lines(&rows))
             .lines(cohorts.iter().map(cohort_line))
             .rows(sheet(&rows))

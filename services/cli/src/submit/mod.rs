@@ -422,11 +422,11 @@ async fn wait_for(
     output: Output,
 ) -> Result<ExitCode, Failure> {
     if let Some(failure) = sent.failure.take() {
-        sent.print(&[], output)?;
+        sent.print(&[], client.decided_lsn(), output)?;
         return Err(failure);
     }
     let Some((until, event)) = waits_for else {
-        sent.print(&[], output)?;
+        sent.print(&[], client.decided_lsn(), output)?;
         left.within(Sending::seen(client)).await;
         return Ok(ExitCode::SUCCESS);
     };
@@ -434,7 +434,7 @@ async fn wait_for(
     let wanted = ids.len();
     let reached = wait::reach(client, ids, until, left).await;
     let (views, is_late) = reached.map_err(Failure::afterwards)?;
-    sent.print(&views, output)?;
+    sent.print(&views, client.decided_lsn(), output)?;
     match is_late {
         false => Ok(ExitCode::from(wait::all(&views, until))),
         true => Err(Failure::late(format!(

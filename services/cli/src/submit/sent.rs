@@ -6,8 +6,8 @@ use crate::{
     follow::{exit_code, signal},
     list,
     print::{
-        Cell, Output, Page, Sheet, absent, allocation, column, moment_or_never, named, number,
-        plain,
+        Cell, Output, Page, Sheet, absent, allocation, column, earliest, moment_or_never, named,
+        number, plain,
     },
 };
 use client::AllocationView;
@@ -64,10 +64,20 @@ impl Sent {
         ids.collect()
     }
 
-    /// Prints the list of all for a program, with the states of `views`. People read each outcome at once, and nothing here.
-    pub fn print(&self, views: &[AllocationView], output: Output) -> Result<(), Failure> {
+    /// Prints the list of all for a program, with the states of `views`. `decided` is the position of the outcomes. People read each
+    /// outcome at once, and nothing here.
+    pub fn print(
+        &self,
+        views: &[AllocationView],
+        decided: u64,
+        output: Output,
+    ) -> Result<(), Failure> {
+        let lsn = match views.is_empty() {
+            true => decided,
+            false => earliest(views.iter().map(|view| view.lsn)),
+        };
         match output.is_for_programs() {
-            true => Page::of(self.sheet(views), "nothing was asked for").print(output),
+            true => Page::of(self.sheet(views), lsn, "nothing was asked for").print(output),
             false => Ok(()),
         }
     }

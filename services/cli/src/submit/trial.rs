@@ -3,7 +3,7 @@
 use crate::{
     Failure, amount,
     explain::{keeps_off, lent_lines, lent_value, object, of_refusal, quota_short, waits},
-    print::{Cell, Output, Page, Sheet, column, exactly, named, plain, valued},
+    print::{Cell, Output, Page, Sheet, column, earliest, exactly, named, plain, valued},
 };
 use client::{
     Client, Failed, QueryError, TryPlaceQuery, TryPlaceReply, TryQuotaQuery, TryQuotaReply,
@@ -90,8 +90,9 @@ pub async fn of_many(
     output: Output,
 ) -> Result<(), Failure> {
     let (count, mut rows, mut refused) = (all.len(), Vec::new(), 0);
+    let mut positions = Vec::new();
     for (title, submit) in all {
-        let (row, is_against) = verdict(client, title, submit).await?;
+        let (row, is_against) = verdict(client, title, submit, &mut positions).await?;
         rows.push(row);
         refused += usize::from(is_against);
     }
@@ -106,7 +107,8 @@ pub async fn of_many(
         true => format!(", which stands for {of} that differ in their indexes"),
         false => String::new(),
     };
-    Page::of(Sheet::new(columns, width, rows), "nothing is asked for")
+    let sheet = Sheet::new(columns, width, rows);
+    Page::of(sheet, earliest(positions), "nothing is asked for")
         .text(format!(
             "Each is judged as if it came alone{each}: what the others would take is not counted, and what it starts after of the \
              same command is left out. Nothing was recorded or kept."
@@ -120,11 +122,12 @@ pub async fn of_many(
     }
 }
 
-/// What is said of one of many, and whether it would come to nothing.
+/// Returns the row of one of many, and whether it is refused. Adds the ledger positions of the answers.
 async fn verdict(
     client: &Client,
     title: String,
     submit: v1::Submit,
+    positions: &mut Vec<u64>,
 ) -> Result<(Vec<Cell>, bool), Failure> {
     let row = |inbox: &str, quota: String, scheduler: String| {
         vec![
@@ -147,6 +150,12 @@ async fn verdict(
         return Ok((row(accepted, String::new(), String::new()), false));
     };
     let Trial { size, quota, place } = judged(client, *spec).await?;
+    if let Judged::So(answer) = &quota {
+        positions.push(answer.lsn);
+    }
+    if let Judged::So(answer) = &place {
+        positions.push(answer.lsn);
+    }
     // The first line of each without what people see at its beginning.
     let said = |lines: Vec<String>| {
         let first = lines.into_iter().next().unwrap_or_default();

@@ -13,12 +13,11 @@ use crate::{
     print::{Output, Page, Sheet, bytes},
     tenants,
 };
-use analytics::store::{Bearer, Span, Spender, Store};
+use analytics::store::{Bearer, Mark, Span, Spender, Store};
 use clap::{Args, Subcommand, ValueEnum};
 use facts::Facts;
 use identity::files;
 use page::LIBRARY;
-use serde_json::json;
 use std::path::{Path, PathBuf};
 use vocab::{EndCause, Millis, Month};
 
@@ -169,7 +168,7 @@ impl From<Cause> for EndCause {
 }
 
 impl Shares {
-    async fn run(self, context: &Context, store: &Store) -> Result<(), Failure> {
+    async fn run(self, context: &Context, store: &Store, about: About) -> Result<(), Failure> {
         let month = self.month.unwrap_or_else(|| this_month(context));
         let bearer = match (self.method, &self.cost_centre) {
             (Method::None, _) => Bearer::Nobody,
@@ -179,10 +178,7 @@ impl Shares {
         };
         let credited: Vec<EndCause> = self.credited.into_iter().map(EndCause::from).collect();
         let lines = store.shares(month, bearer, &credited).await?;
-        let page = About::read(store)
-            .await?
-            .page([("items", sheets::shares(&lines))]);
-        page.print(self.output)
+        about.page(sheets::shares(&lines), None).print(self.output)
     }
 }
 
@@ -227,9 +223,10 @@ async fn write(context: &Context, month: Month, to: &Path) -> Result<(), Failure
 impl Summary {
     async fn run(self, context: &Context) -> Result<(), Failure> {
         let store = context.usage().await?;
+        let about = About::read(&store).await?;
         let (asked, sheet) = match self {
-            Self::Forecast(ahead) => return ahead.run(context, &store).await,
-            Self::Shares(shares) => return shares.run(context, &store).await,
+            Self::Forecast(ahead) => return ahead.run(context, &store, about).await,
+            Self::Shares(shares) => return shares.run(context, &store, about).await,
             Self::Utilization(asked) => {
                 let lines = store.capacity(asked.span(context)?).await?;
                 (asked, sheets::utilization(&lines))
@@ -248,65 +245,58 @@ impl Summary {
                 (asked, sheets::waits(&lines))
             }
         };
-        let page = About::read(&store).await?.page([("items", sheet)]);
-        page.print(asked.output)
+        about.page(sheet, None).print(asked.output)
     }
 }
 
-/// Up to when everything is in a sheet, and what its amounts are millionths of.
+/// Position of the tables before they are read, and the currency of amounts.
 struct About {
-    through: Millis,
+    mark: Mark,
     currency: String,
 }
 
 impl About {
     async fn read(store: &Store) -> Result<Self, Failure> {
         Ok(Self {
-            through: store.known().await?.through,
+            mark: store.mark().await?,
             currency: store.currency().await?,
         })
     }
 
-    /// Sheets with their names for programs, one after the other.
-    fn page<const N: usize>(&self, sheets: [(&str, Sheet); N]) -> Page {
-        let mut value =
-            json!({ "through_ms": self.through.0, "currency": self.currency, "as_of": null });
-        for (name, sheet) in &sheets {
-            value[*name] = sheet.records();
-        }
-        let has_money = |sheet: &Sheet| {
-            let mut columns = sheet.columns.iter();
-            columns.any(|column| column.key.ends_with("_micro"))
+    /// Returns the list of a sheet, followed by the table of budgets.
+    fn page(&self, sheet: Sheet, budgets: Option<Sheet>) -> Page {
+        let mut columns = sheet.columns.iter();
+        let is_of_money = columns.any(|column| column.key.ends_with("_micro"));
+        let page = Page::list(sheet.records(), self.mark.lsn)
+            .with("through_ms", self.mark.through_ms)
+            .with("currency", &*self.currency);
+        let page = match is_of_money {
+            true => page.sheet_or(in_currency(sheet, &self.currency), "nothing"),
+            false => page.sheet_or(sheet, "nothing"),
         };
-        let is_of_money = sheets.iter().any(|(_, sheet)| has_money(sheet));
-        let page = Page::new(value);
-        let page = sheets.into_iter().fold(page, |page, (_, sheet)| {
-            let sheet = match has_money(&sheet) {
-                true => in_currency(sheet, &self.currency),
-                false => sheet,
-            };
-            page.sheet_or(sheet, "nothing")
-        });
+        let page = match budgets {
+            Some(budgets) => (page.with("budgets", budgets.records())).sheet_or(budgets, "nothing"),
+            None => page,
+        };
         let currency = match is_of_money {
             true => format!("amounts in {}, ", self.currency),
             false => String::new(),
         };
-        let through = amount::moment(self.through);
+        let through = amount::moment(Millis(self.mark.through_ms));
         page.text(format!("{currency}up to {through}"))
     }
 }
 
 impl Ahead {
-    async fn run(self, context: &Context, store: &Store) -> Result<(), Failure> {
+    async fn run(self, context: &Context, store: &Store, about: About) -> Result<(), Failure> {
         let tenant = self.tenant.as_deref();
         let month = sheets::month_ahead(&store.month_forecast(tenant).await?);
-        let budgets = sheets::budgets_ahead(&store.budget_forecast(tenant).await?);
+        let budgets = store.budget_forecast(tenant).await?;
+        let budgets = sheets::budgets_ahead(&budgets, &about.currency);
         if let (Some(tenant), true) = (tenant, month.rows.is_empty() && budgets.rows.is_empty()) {
             tenants::check_known(context, tenant).await?;
         }
-        let page = About::read(store).await?;
-        let page = page.page([("items", month), ("budgets", budgets)]);
-        page.print(self.output)
+        about.page(month, Some(budgets)).print(self.output)
     }
 }
 

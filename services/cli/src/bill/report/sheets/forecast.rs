@@ -3,6 +3,7 @@
 use super::{money, percent};
 use crate::{
     amount,
+    bill::{budgets::currency_of, in_currencies},
     print::{Cell, Sheet, column, counted, exactly, moment, named, number, plain},
 };
 use analytics::store::{BudgetForecast, MonthForecast};
@@ -57,7 +58,7 @@ pub fn month_ahead(lines: &[MonthForecast]) -> Sheet {
     }
 }
 
-pub fn budgets_ahead(lines: &[BudgetForecast]) -> Sheet {
+pub fn budgets_ahead(lines: &[BudgetForecast], currency: &str) -> Sheet {
     let row = |line: &BudgetForecast| {
         let of = BudgetOf::parse(&line.budget_of);
         // What is spent, and forecast, is not below 0.
@@ -102,7 +103,9 @@ pub fn budgets_ahead(lines: &[BudgetForecast]) -> Sheet {
         column("low", "80 % from"),
         column("high", "to"),
     ];
-    Sheet::new(columns, 9, lines.iter().map(row).collect())
+    let sheet = Sheet::new(columns, 9, lines.iter().map(row).collect());
+    let of = lines.iter().map(|line| &*line.budget_of);
+    in_currencies(sheet, of.map(|of| currency_of(of, currency)))
 }
 
 #[cfg(test)]
@@ -163,10 +166,18 @@ mod tests {
             exhausted_ms: Some(2000),
             exhausted_late_ms: None,
         };
-        let sheet = budgets_ahead(&[budget]);
+        let of_money = BudgetForecast {
+            budget_of: "money".to_owned(),
+            ..budget.clone()
+        };
+        let sheet = budgets_ahead(&[budget, of_money], "EUR");
+        let last = exact(&sheet.rows)[1].last().cloned();
+        assert_eq!(last.as_deref(), Some("EUR"));
         assert_eq!(
             exact(&sheet.rows)[0][6..],
-            ["1000", "2000", "", "8000", "2000", "9000", "2500", "12000"]
+            [
+                "1000", "2000", "", "8000", "2000", "9000", "2500", "12000", ""
+            ]
         );
         let texts: Vec<&str> = sheet.rows[0]
             .iter()
