@@ -158,6 +158,12 @@ impl Allocations {
         }
     }
 
+    /// Returns whether some have this as the last reason of their wait.
+    pub fn wait_for(&self, reason: WaitingReason) -> bool {
+        let mut live = self.live.values();
+        live.any(|live| live.wait.reason == Some(reason))
+    }
+
     pub fn placed(
         &mut self,
         nodes: &mut Nodes,

@@ -248,7 +248,7 @@ impl Projection for Usage {
     type Input<'a> = Input<'a>;
 
     const NAME: &'static str = "analytics";
-    const STATE_VERSION: u32 = 3;
+    const STATE_VERSION: u32 = 4;
     /// An insert costs ClickHouse the same for a hundred rows as for ten thousand, and a bill may be late.
     const BATCHING: Batching = Batching {
         events_max: 400_000,
@@ -256,6 +256,12 @@ impl Projection for Usage {
         pause_ms: 1000,
         pause_ms_max: 1000,
     };
+
+    /// Version 3 called dependencies and incomplete gangs quota. A state with that reason is folded from the beginning.
+    fn upgrade(version: u32, state: &[u8]) -> Option<Self> {
+        let state = (version == 3).then(|| ledger::decode_state::<Self>(state))?;
+        state.filter(|state| !state.allocations.wait_for(WaitingReason::Quota))
+    }
 
     fn project(
         &mut self,
@@ -300,9 +306,10 @@ impl Projection for Usage {
                 allocations.requested(AllocationNo(at.no.0), fact, at.now);
             }
             Input::QuotaDenied(fact) => allocations.denied(fact, at.now, outbox),
-            Input::QuotaWaiting(QuotaWaiting { allocation, .. }) => {
-                allocations.waits(*allocation, WaitingReason::Quota);
-            }
+            Input::QuotaWaiting(QuotaWaiting {
+                allocation,
+                refusal,
+            }) => allocations.waits(*allocation, refusal.waiting_reason()),
             Input::RateSet(Applied {
                 change, version, ..
             }) => outbox.push(Fact::Rate(Box::new(Rate {

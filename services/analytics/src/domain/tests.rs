@@ -1,12 +1,13 @@
 //! Events in, rows out, as tables.
 
 use super::{Amounts, Change, Fact, Line, Usage, Used};
-use ledger::Projection;
+use ledger::{Projection, Snapshot};
+use proptest::{collection::vec, prelude::*};
 use vocab::fact::{
     AllocationEnded, AllocationPlaced, AllocationPreempted, AllocationRequested,
     AllocationRequeued, AllocationStarted, AllocationWaiting, BudgetSet, CordonSet,
     NodeCapacityChanged, NodeConditionChanged, NodeForgotten, NodeLost, NodeReady, NodeRegistered,
-    NodeSuspected, PeriodClosed, QuotaDenied, RateSet,
+    NodeSuspected, PeriodClosed, QuotaDenied, QuotaWaiting, RateSet,
 };
 use vocab::{
     Account, AdminChange, AllocationNo, AllocationSpec, At, Budget, BudgetOf, EndCause, Event,
@@ -47,6 +48,17 @@ fn amounts(text: &str) -> [u64; 3] {
 fn node(text: &str) -> (Token, u64) {
     let (name, incarnation) = text.split_once('.').expect("node.incarnation");
     (token(name), number(incarnation))
+}
+
+/// Returns a rule by which quota lets an allocation wait.
+fn rule(name: &str) -> Rule {
+    let rules = [
+        Rule::QuotaExceeded,
+        Rule::IncompleteGang,
+        Rule::DependencyPending,
+    ];
+    let mut named = rules.into_iter().filter(|rule| rule.name() == name);
+    named.next().expect("a rule of quota")
 }
 
 /// An event, from its verb and its words; the allocation's number is the event's number when it is requested.
@@ -104,6 +116,10 @@ fn event(words: &[&str]) -> Event {
             allocation: allocation(),
             reason: WaitingReason::NoRoomNow,
             pending_group: None,
+        }),
+        "quota" => Event::QuotaWaiting(QuotaWaiting {
+            allocation: allocation(),
+            refusal: Refusal::new(rule(words[2]), "t1"),
         }),
         "preempt" => Event::AllocationPreempted(AllocationPreempted {
             allocation: allocation(),
@@ -624,6 +640,92 @@ fn a_denied_allocation_may_be_ended_in_either_order() {
     let unplaced = "unplaced 5 t1 3000/8/500 [1,2) - finished";
     let denied = format!("denied 5 - @3: {why}");
     check(&[ASK, "2 end 5 2", "3 deny 5"], &[unplaced, &denied]);
+}
+
+#[test]
+fn a_wait_has_the_reason_of_what_quota_waits_for() {
+    let of = |rule: &str, reason: &str| {
+        let waits = format!("2 quota 5 {rule}");
+        let unplaced = format!("unplaced 5 t1 3000/8/500 [1,3) {reason} finished");
+        check(&[ASK, &waits, "3 end 5 3"], &[&unplaced]);
+    };
+    of("dependency_pending", "dependency");
+    of("incomplete_gang", "gang_incomplete");
+    of("quota_exceeded", "quota");
+}
+
+#[test]
+fn a_state_before_reasons_is_upgraded_where_none_is_unclear() {
+    let folded = |reports: &[&str]| {
+        let mut usage = Usage::default();
+        for (lsn, report) in (1..).zip(["request 5 t1 3000/8/500"].iter().chain(reports)) {
+            let words: Vec<&str> = report.split_whitespace().collect();
+            let no = EventNo(if lsn == 1 { 5 } else { 99 });
+            let at = At {
+                lsn: Lsn(lsn),
+                index: 0,
+                no,
+                now: Millis(lsn as i64),
+            };
+            let folded = usage.project_event(&at, &event(&words), &mut Vec::new());
+            folded.expect("legal");
+        }
+        let snapshot = Snapshot::of(3, Default::default(), &usage);
+        let upgraded = snapshot.upgraded(Usage::STATE_VERSION, Usage::upgrade);
+        (usage, upgraded)
+    };
+    let (usage, upgraded) = folded(&["quota 5 dependency_pending", "wait 5"]);
+    assert_eq!(upgraded, Some(usage));
+    let (_, upgraded) = folded(&["quota 5 quota_exceeded"]);
+    assert_eq!(upgraded, None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The reason is that of the last report since the allocation was queued, by whichever service, and survives a snapshot.
+    #[test]
+    fn a_wait_has_its_last_reason(steps in vec((0..5usize, any::<bool>()), 0..12)) {
+        const REPORTS: [(&str, &str); 4] = [
+            ("quota 5 dependency_pending", "dependency"),
+            ("quota 5 incomplete_gang", "gang_incomplete"),
+            ("quota 5 quota_exceeded", "quota"),
+            ("wait 5", "no_room_now"),
+        ];
+        let (mut usage, mut changes, mut lsn) = (Usage::default(), Vec::new(), 0);
+        let mut send = |usage: &mut Usage, words: &str| {
+            lsn += 1;
+            let words: Vec<&str> = words.split_whitespace().collect();
+            let no = if words[0] == "request" { 5 } else { 99 };
+            let at = At { lsn: Lsn(lsn), index: 0, no: EventNo(no), now: Millis(lsn as i64) };
+            usage.project_event(&at, &event(&words), &mut changes).expect("legal");
+        };
+        send(&mut usage, "register n1.1 8000/64/2000");
+        send(&mut usage, "request 5 t1 3000/8/500");
+        let mut expected = "-";
+        for (step, is_restored) in steps {
+            match REPORTS.get(step) {
+                Some((report, reason)) => {
+                    send(&mut usage, report);
+                    expected = reason;
+                }
+                None => {
+                    for report in ["place 5 n1.1", "start 5 1", "requeue 5 1"] {
+                        send(&mut usage, report);
+                    }
+                    expected = "-";
+                }
+            }
+            if is_restored {
+                let snapshot = Snapshot::of(1, Default::default(), &usage);
+                usage = snapshot.state(1).expect("it has a postcard form");
+            }
+        }
+        send(&mut usage, "end 5 1");
+        let ends = format!(") {expected} finished");
+        let last = changes.iter().map(line).rfind(|line| line.starts_with("unplaced"));
+        prop_assert!(last.as_ref().is_some_and(|line| line.ends_with(&ends)), "{:?} {}", last, ends);
+    }
 }
 
 #[test]
