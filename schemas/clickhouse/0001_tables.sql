@@ -277,7 +277,7 @@ CREATE TABLE IF NOT EXISTS usage_hourly (
     pool LowCardinality(String) COMMENT 'The node''s label pool; empty when it has none.',
     hour DateTime('UTC') COMMENT 'Its beginning.',
     resource LowCardinality(String) COMMENT 'cpu, memory, gpu or gpu:<model>.',
-    since DateTime64(3, 'UTC') COMMENT 'When the newest of all rates began that were in force; 1970: none had begun. The view prices has the price by it.',
+    since DateTime64(3, 'UTC') COMMENT 'A moment before the use since when no rate began that fits it; 1970: none had begun. The view prices has the price by it.',
     quantity SimpleAggregateFunction(sum, Int128) COMMENT 'Millicore-, byte- or milli-GPU-milliseconds.',
     ms SimpleAggregateFunction(sum, Int64) COMMENT 'Milliseconds of allocations that had some of it.',
     first_lsn SimpleAggregateFunction(min, UInt64) COMMENT 'Where in the ledger the first event is that is in it.',
@@ -295,7 +295,7 @@ CREATE TABLE IF NOT EXISTS capacity_hourly (
     resource LowCardinality(String) COMMENT 'cpu, memory, gpu or gpu:<model>.',
     account LowCardinality(String) COMMENT 'allocated, reserved, idle, cordoned or unavailable.',
     hour DateTime('UTC') COMMENT 'Its beginning.',
-    since DateTime64(3, 'UTC') COMMENT 'When the newest of all rates began that were in force; 1970: none had begun.',
+    since DateTime64(3, 'UTC') COMMENT 'A moment before the changes since when no list price began; 1970: none had begun.',
     risen SimpleAggregateFunction(sum, Int128) COMMENT 'How much more is in the account at the end of the hour, or at the next rate, than at its beginning.',
     moment SimpleAggregateFunction(sum, Int128) COMMENT 'The same, each change times its milliseconds since the beginning of the hour.',
     transfers SimpleAggregateFunction(sum, UInt64) COMMENT 'Transfers that are in it.'

@@ -92,37 +92,34 @@ WHERE amount.2 != 0
 GROUP BY billing_period, tenant, team, namespace, queue, job_set, priority_class, cluster, pool, hour, resource, since
 HAVING ms != 0;
 
--- Prices of the use: for each combination of resource, tenant, priority class, pool and cluster in the use, at each `since` that
--- its rows have, and when each month began in which it was used. The same for the capacity, without a tenant and a priority class, at
--- each moment at which a list price begins. Without a row there is no price. Of the rates that fit, one for the tenant goes before one
--- for all tenants; then in the same way one for the priority class, the pool, the cluster, and the GPU model. The list price is what
--- the rates say that name neither a tenant nor a priority class; it prices the capacity. `fitting` has all that fit, the one that
--- counts last. Use from before a rate was set has its price only if the rate corrects the past; the price before the correction
--- is that of the last one in the list with a smaller `lsn` than the use.
+-- Prices of the use: for each combination of resource, tenant, priority class, pool and cluster in the use, a row for each moment at
+-- which a rate of one of these names begins. The same for the capacity, without a tenant and a priority class. A row counts until the
+-- next one of its combination, so use is joined with the last row whose `since` is not after its own (ASOF); without a row, and where
+-- `has_rate` is 0, there is no price. Of the rates that fit, one for the tenant goes before one for all tenants; then in the same way
+-- one for the priority class, the pool, the cluster, and the GPU model. The list price is what the rates say that name neither a tenant
+-- nor a priority class; it prices the capacity. `fitting` has all that fit, the one that counts last. Use from before a rate was set has
+-- its price only if the rate corrects the past; the price before the correction is that of the last one in the list with a smaller
+-- `lsn` than the use.
 CREATE VIEW IF NOT EXISTS prices AS
 WITH
     used AS (
-        SELECT resource, tenant, priority_class, pool, cluster, moment AS since
-        FROM (
-            SELECT DISTINCT
-                toString(resource) AS resource, toString(tenant) AS tenant, toString(priority_class) AS priority_class,
-                toString(pool) AS pool, toString(cluster) AS cluster, since, billing_period
-            FROM usage_hourly
-            UNION ALL
-            SELECT DISTINCT
-                resource, tenant, priority_class, toString(pool) AS pool, toString(cluster) AS cluster, since, billing_period
-            FROM running_usage
-        )
-        ARRAY JOIN [since, toDateTime64(billing_period, 3, 'UTC')] AS moment
+        SELECT DISTINCT
+            toString(resource) AS resource, toString(tenant) AS tenant, toString(priority_class) AS priority_class,
+            toString(pool) AS pool, toString(cluster) AS cluster
+        FROM usage_hourly
         UNION ALL
-        SELECT c.resource AS resource, m.tenant AS tenant, m.priority_class AS priority_class, c.pool AS pool, c.cluster AS cluster, m.since AS since
+        SELECT DISTINCT
+            resource, tenant, priority_class, toString(pool) AS pool, toString(cluster) AS cluster
+        FROM running_usage
+        UNION ALL
+        SELECT c.resource AS resource, m.tenant AS tenant, m.priority_class AS priority_class, c.pool AS pool, c.cluster AS cluster
         FROM (
             SELECT DISTINCT toString(resource) AS resource, toString(pool) AS pool, toString(cluster) AS cluster
             FROM capacity_hourly
         ) AS c
         CROSS JOIN (
             -- Columns and not the empty name, so that a condition on the tenant reaches the tables above.
-            SELECT DISTINCT toString(tenant) AS tenant, toString(priority_class) AS priority_class, applied_from AS since
+            SELECT DISTINCT toString(tenant) AS tenant, toString(priority_class) AS priority_class
             FROM rates
             WHERE tenant = '' AND priority_class = ''
         ) AS m
@@ -130,7 +127,7 @@ WITH
     -- One row for each choice of names that some rate makes and the use has: which rate that would be.
     candidates AS (
         SELECT
-            resource, tenant, priority_class, pool, cluster, since, named,
+            resource, tenant, priority_class, pool, cluster, named,
             if(startsWith(resource, 'gpu:') AND NOT named.5, 'gpu', resource) AS of_resource,
             if(named.1, tenant, '') AS of_tenant,
             if(named.2, priority_class, '') AS of_priority_class,
@@ -142,6 +139,15 @@ WITH
             FROM rates
         ) AS named
         WHERE named = (of_tenant != '', of_priority_class != '', of_pool != '', of_cluster != '', startsWith(of_resource, 'gpu:'))
+    ),
+    moments AS (
+        SELECT DISTINCT
+            c.resource AS resource, c.tenant AS tenant, c.priority_class AS priority_class, c.pool AS pool, c.cluster AS cluster,
+            r.since AS since
+        FROM candidates AS c
+        INNER JOIN rate_changes AS r
+            ON c.of_resource = r.resource AND c.of_tenant = r.tenant AND c.of_priority_class = r.priority_class
+            AND c.of_pool = r.pool AND c.of_cluster = r.cluster
     )
 SELECT
     c.resource AS resource,
@@ -150,14 +156,19 @@ SELECT
     c.pool AS pool,
     c.cluster AS cluster,
     c.since AS since,
-    argMax(r.micro_per_unit_hour, c.named) AS micro_per_unit_hour,
-    argMaxIf(r.micro_per_unit_hour, c.named, NOT c.named.1 AND NOT c.named.2) AS list_micro_per_unit_hour,
-    arraySort(groupArray((c.named, r.lsn, r.micro_per_unit_hour))) AS fitting
-FROM candidates AS c
+    toUInt8(countIf(NOT r.withdrawn) > 0) AS has_rate,
+    argMaxIf(r.micro_per_unit_hour, c.named, NOT r.withdrawn) AS micro_per_unit_hour,
+    argMaxIf(r.micro_per_unit_hour, c.named, NOT r.withdrawn AND NOT c.named.1 AND NOT c.named.2) AS list_micro_per_unit_hour,
+    arraySort(groupArrayIf((c.named, r.lsn, r.micro_per_unit_hour), NOT r.withdrawn)) AS fitting
+FROM (
+    SELECT c.*, m.since AS since
+    FROM candidates AS c
+    INNER JOIN moments AS m ON c.resource = m.resource AND c.tenant = m.tenant AND c.priority_class = m.priority_class
+        AND c.pool = m.pool AND c.cluster = m.cluster
+) AS c
 ASOF INNER JOIN rate_changes AS r
     ON c.of_resource = r.resource AND c.of_tenant = r.tenant AND c.of_priority_class = r.priority_class
     AND c.of_pool = r.pool AND c.of_cluster = r.cluster AND c.since >= r.since
-WHERE NOT r.withdrawn
 GROUP BY resource, tenant, priority_class, pool, cluster, since;
 
 -- The bill, line by line, up to now: what is over and what runs. A line is what one tenant, team, namespace, queue, job set and
@@ -170,7 +181,6 @@ WITH
     assumeNotNull((SELECT accrued_to FROM known_through)) AS accrued,
     (SELECT groupUniqArray(toStartOfHour(toDateTime(applied_from, 'UTC'))) FROM rates
         WHERE toStartOfHour(toDateTime(applied_from, 'UTC')) != applied_from) AS cut_hours,
-    in_force AS (SELECT *, 1 AS found FROM prices),
     -- Of an hour that is over and in which no rate begins, the rows of a key are a line, and the server puts them together as
     -- they lie, which takes a fraction of the time and memory of a GROUP BY.
     settled AS (
@@ -178,14 +188,14 @@ WITH
             u.billing_period AS billing_period, u.tenant AS tenant, u.team AS team, u.namespace AS namespace, u.queue AS queue,
             u.job_set AS job_set, u.priority_class AS priority_class, u.cluster AS cluster, u.pool AS pool, u.hour AS hour,
             u.resource AS resource, p.micro_per_unit_hour AS micro_per_unit_hour,
-            p.list_micro_per_unit_hour AS list_micro_per_unit_hour, toUInt8(p.found) AS has_rate,
+            p.list_micro_per_unit_hour AS list_micro_per_unit_hour, p.has_rate AS has_rate,
             u.quantity AS quantity, u.ms AS ms, u.first_lsn AS first_lsn, u.last_lsn AS last_lsn
         FROM (
             SELECT * FROM usage_hourly FINAL
             WHERE hour < accrued AND NOT has(cut_hours, hour)
         ) AS u
-        LEFT JOIN in_force AS p ON u.resource = p.resource AND u.since = p.since AND u.tenant = p.tenant
-            AND u.priority_class = p.priority_class AND u.pool = p.pool AND u.cluster = p.cluster
+        ASOF LEFT JOIN prices AS p ON u.resource = p.resource AND u.tenant = p.tenant AND u.priority_class = p.priority_class
+            AND u.pool = p.pool AND u.cluster = p.cluster AND u.since >= p.since
     ),
     unsettled AS (
         SELECT
@@ -211,11 +221,11 @@ WITH
             u.billing_period AS billing_period, u.tenant AS tenant, u.team AS team, u.namespace AS namespace, u.queue AS queue,
             u.job_set AS job_set, u.priority_class AS priority_class, u.cluster AS cluster, u.pool AS pool, u.hour AS hour,
             u.resource AS resource, p.micro_per_unit_hour AS micro_per_unit_hour,
-            p.list_micro_per_unit_hour AS list_micro_per_unit_hour, toUInt8(p.found) AS has_rate,
+            p.list_micro_per_unit_hour AS list_micro_per_unit_hour, p.has_rate AS has_rate,
             sum(u.quantity) AS quantity, sum(u.ms) AS ms, min(u.first_lsn) AS first_lsn, max(u.last_lsn) AS last_lsn
         FROM unsettled AS u
-        LEFT JOIN in_force AS p ON u.resource = p.resource AND u.since = p.since AND u.tenant = p.tenant
-            AND u.priority_class = p.priority_class AND u.pool = p.pool AND u.cluster = p.cluster
+        ASOF LEFT JOIN prices AS p ON u.resource = p.resource AND u.tenant = p.tenant AND u.priority_class = p.priority_class
+            AND u.pool = p.pool AND u.cluster = p.cluster AND u.since >= p.since
         GROUP BY
             billing_period, tenant, team, namespace, queue, job_set, priority_class, cluster, pool, hour, resource,
             micro_per_unit_hour, list_micro_per_unit_hour, has_rate
@@ -365,15 +375,9 @@ CREATE VIEW IF NOT EXISTS cluster_hourly AS
 WITH
     priced AS (
         SELECT s.*, p.list_micro_per_unit_hour AS micro_per_unit_hour
-        FROM (
-            SELECT c.* EXCEPT one, m.since AS since
-            FROM (SELECT *, 1 AS one FROM cluster_slices) AS c
-            ASOF LEFT JOIN (
-                SELECT DISTINCT 1 AS one, applied_from AS since FROM rates WHERE tenant = '' AND priority_class = ''
-            ) AS m ON c.one = m.one AND c.begins_at >= m.since
-        ) AS s
-        LEFT JOIN (SELECT * FROM prices WHERE tenant = '' AND priority_class = '') AS p
-            ON s.resource = p.resource AND s.since = p.since AND s.pool = p.pool AND s.cluster = p.cluster
+        FROM cluster_slices AS s
+        ASOF LEFT JOIN (SELECT * FROM prices WHERE tenant = '' AND priority_class = '') AS p
+            ON s.resource = p.resource AND s.pool = p.pool AND s.cluster = p.cluster AND s.begins_at >= p.since
     )
 SELECT
     billing_period,

@@ -33,11 +33,6 @@ GROUP BY
 CREATE VIEW IF NOT EXISTS run_costs AS
 WITH
     assumeNotNull((SELECT at FROM known_through)) AS now_at,
-    moments AS (
-        SELECT 1 AS one, since, row_number() OVER (ORDER BY since) AS place
-        FROM (SELECT DISTINCT applied_from AS since FROM rates)
-    ),
-    (SELECT arraySort(groupArray(since)) FROM moments) AS begins,
     runs AS (
         SELECT
             allocation, operation_id, tenant, team, namespace, queue, job_set, priority_class, gang, name, labels,
@@ -58,34 +53,57 @@ WITH
             gpu_model, cpu_milli, memory_bytes, gpu_milli, started_at
         HAVING sum(sign) > 0
     ),
-    -- Cut where rates begin.
-    placed_runs AS (
+    uses AS (
         SELECT
-            r.* EXCEPT one,
-            b.since AS newest,
-            arraySlice(begins, b.place + 1, greatest(0, toInt64(e.place) - toInt64(b.place))) AS cuts
-        FROM (SELECT *, 1 AS one FROM runs) AS r
-        ASOF LEFT JOIN moments AS b ON r.one = b.one AND r.started_at >= b.since
-        ASOF LEFT JOIN moments AS e ON r.one = e.one AND r.through > e.since
-    ),
-    pieces AS (
-        SELECT
-            * EXCEPT (newest, cuts),
-            piece.3 AS since,
+            *,
             if(amount.1 = 'gpu' AND gpu_model != '', concat('gpu:', gpu_model), amount.1) AS resource,
-            dateDiff('millisecond', piece.1, piece.2) AS piece_ms,
-            toInt128(amount.2) * piece_ms AS piece_quantity
-        FROM placed_runs
-        ARRAY JOIN
-            arrayZip(arrayPushFront(cuts, started_at), arrayPushBack(cuts, through), arrayPushFront(cuts, newest)) AS piece
+            toInt128(amount.2) AS units,
+            toUnixTimestamp64Milli(started_at) AS from_ms,
+            toUnixTimestamp64Milli(through) AS to_ms
+        FROM runs
         ARRAY JOIN [('cpu', cpu_milli), ('memory', memory_bytes), ('gpu', gpu_milli)] AS amount
         WHERE amount.2 != 0
     ),
+    changes AS (
+        SELECT
+            *,
+            toUnixTimestamp64Milli(since) AS since_ms,
+            toInt256(micro_per_unit_hour) AS micro,
+            micro - lagInFrame(micro, 1, toInt256(0)) OVER w AS risen,
+            toInt64(has_rate) AS rated,
+            rated - lagInFrame(rated, 1, toInt64(0)) OVER w AS rated_risen
+        FROM prices
+        WINDOW w AS (
+            PARTITION BY resource, tenant, priority_class, pool, cluster ORDER BY since
+            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+        )
+    ),
+    -- Up to a moment of the step, a unit costs the moment times `micro` less `cost_offset`; the same with the time that has a price.
+    steps AS (
+        SELECT
+            resource, tenant, priority_class, pool, cluster, since, micro, rated,
+            sum(risen * since_ms) OVER w AS cost_offset,
+            sum(rated_risen * since_ms) OVER w AS rated_offset
+        FROM changes
+        WINDOW w AS (
+            PARTITION BY resource, tenant, priority_class, pool, cluster ORDER BY since
+            ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
+        )
+    ),
+    begun AS (
+        SELECT u.*, s.micro * u.from_ms - s.cost_offset AS cost_before, s.rated * u.from_ms - s.rated_offset AS rated_before
+        FROM uses AS u
+        ASOF LEFT JOIN steps AS s ON u.resource = s.resource AND u.tenant = s.tenant AND u.priority_class = s.priority_class
+            AND u.pool = s.pool AND u.cluster = s.cluster AND u.started_at >= s.since
+    ),
     priced AS (
-        SELECT u.*, p.found = 1 AS has_rate, toInt256(p.micro_per_unit_hour) AS micro
-        FROM pieces AS u
-        LEFT JOIN (SELECT *, 1 AS found FROM prices) AS p ON u.resource = p.resource AND u.since = p.since AND u.tenant = p.tenant
-            AND u.priority_class = p.priority_class AND u.pool = p.pool AND u.cluster = p.cluster
+        SELECT
+            u.*,
+            s.micro * u.to_ms - s.cost_offset - u.cost_before AS unit_cost,
+            s.rated * u.to_ms - s.rated_offset - u.rated_before AS rated_ms
+        FROM begun AS u
+        ASOF LEFT JOIN steps AS s ON u.resource = s.resource AND u.tenant = s.tenant AND u.priority_class = s.priority_class
+            AND u.pool = s.pool AND u.cluster = s.cluster AND u.through >= s.since
     )
 SELECT
     allocation,
@@ -110,17 +128,14 @@ SELECT
     cause,
     lsn,
     resource,
-    sum(piece_ms) AS ms,
-    sum(piece_quantity) AS quantity,
-    sumIf(piece_quantity, NOT has_rate) AS unrated_quantity,
+    to_ms - from_ms AS ms,
+    units * ms AS quantity,
+    units * (ms - rated_ms) AS unrated_quantity,
     toInt256(if(resource = 'memory', 1073741824, 1000)) * 3600000 AS per_unit_hour,
     toFloat64(quantity) / toFloat64(per_unit_hour) AS unit_hours,
-    sum(toInt256(piece_quantity) * micro) AS cost,
+    units * unit_cost AS cost,
     toInt128(intDiv(cost * 2 + per_unit_hour, per_unit_hour * 2)) AS amount_micro
-FROM priced
-GROUP BY
-    allocation, operation_id, tenant, team, namespace, queue, job_set, priority_class, gang, name, labels, attempt,
-    node, cluster, zone, pool, gpu_model, started_at, ended_at, cause, lsn, resource;
+FROM priced;
 
 -- Every wait that is over: of each run that is over, the wait before it, and of each allocation that ended without a
 -- place, its last wait. What waits or runs now is not in it yet.

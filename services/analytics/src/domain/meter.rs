@@ -3,7 +3,7 @@
 
 use super::{
     Outbox,
-    calendar::{Calendar, Hour, Slice},
+    calendar::{Calendar, Hour, Names, Slice},
     change::{Account, Amounts, Fact, Moved, Payer, Site, Sums},
 };
 use foldhash::fast::RandomState;
@@ -67,7 +67,7 @@ pub struct Used {
     pub last: Lsn,
 }
 
-/// What the books of all nodes of a site say of a stretch of time in which all rates are the same.
+/// A stretch of time in which all list prices are the same, in the books of all nodes of a site.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Shelf {
     pub site: Arc<Site>,
@@ -118,7 +118,8 @@ impl Meter {
         let sign = if from <= to { 1 } else { -1 };
         let has = Each::of(&moved.amounts, |amount| i64::from(amount != 0));
         let amounts = Each::of(&moved.amounts, |amount| amount);
-        for slice in calendar.slices(from.min(to), from.max(to)) {
+        let names = Names::of(whose, &moved.site);
+        for slice in calendar.slices(from.min(to), from.max(to), names) {
             let Slice {
                 hour,
                 since,
@@ -155,7 +156,7 @@ impl Meter {
         let shelf = Shelf {
             site: moved.site.clone(),
             hour,
-            since: calendar.since(at),
+            since: calendar.since_of_capacity(at),
             period: calendar.period(hour),
         };
         let into = i128::from(at.0 - hour.begin().0);
@@ -184,6 +185,18 @@ impl Meter {
         let mut booked: Vec<_> = shelves.collect();
         booked.sort_unstable_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
         Sums { used, booked }
+    }
+}
+
+impl<'n> Names<'n> {
+    fn of(payer: &'n Payer, site: &'n Site) -> Self {
+        Self {
+            tenant: &payer.tenant,
+            priority_class: payer.priority_class.as_ref(),
+            pool: site.pool.as_ref(),
+            cluster: site.cluster.as_ref(),
+            gpu_model: site.gpu_model.as_ref(),
+        }
     }
 }
 

@@ -33,7 +33,7 @@ use vocab::fact::{
 use vocab::inputs;
 
 use allocation::{Allocations, End};
-use calendar::Calendar;
+use calendar::{Calendar, CalendarOf3};
 use ledger::{Batching, IllegalEvent, Projection, Scratch};
 use meter::Meter;
 use node::Nodes;
@@ -57,6 +57,29 @@ pub struct Usage {
     /// The last event of the batch in the making.
     #[serde(skip)]
     last: Scratch<Option<At>>,
+}
+
+/// The state of version 3.
+#[derive(Debug, Deserialize)]
+struct UsageOf3 {
+    allocations: Allocations,
+    nodes: Nodes,
+    calendar: CalendarOf3,
+    scheduler_now: Option<Millis>,
+    waiting: Vec<(Millis, Event)>,
+}
+
+impl From<UsageOf3> for Usage {
+    fn from(before: UsageOf3) -> Self {
+        Self {
+            allocations: before.allocations,
+            nodes: before.nodes,
+            calendar: before.calendar.into(),
+            scheduler_now: before.scheduler_now,
+            waiting: before.waiting,
+            ..Self::default()
+        }
+    }
 }
 
 /// Takes the changes of one event and numbers them, and sums up.
@@ -259,8 +282,9 @@ impl Projection for Usage {
 
     /// Version 3 called dependencies and incomplete gangs quota. A state with that reason is folded from the beginning.
     fn upgrade(version: u32, state: &[u8]) -> Option<Self> {
-        let state = (version == 3).then(|| ledger::decode_state::<Self>(state))?;
-        state.filter(|state| !state.allocations.wait_for(WaitingReason::Quota))
+        let state = (version == 3).then(|| ledger::decode_state::<UsageOf3>(state))??;
+        let is_known = !state.allocations.wait_for(WaitingReason::Quota);
+        is_known.then(|| state.into())
     }
 
     fn project(
@@ -272,7 +296,10 @@ impl Projection for Usage {
         let over = self.calendar.advance(at.now);
         // A rate begins, or a month is closed, behind what has been accrued.
         let rate_begins = match input {
-            Input::RateSet(set) => self.calendar.rate_begins(set.change.effective_from),
+            Input::RateSet(Applied { change, .. }) => {
+                let key = change.key();
+                self.calendar.rate_begins(&key, change.effective_from)
+            }
             _ => Millis(0),
         };
         let Self {

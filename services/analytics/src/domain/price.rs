@@ -2,7 +2,7 @@
 //! have in SQL, for an answer that cannot wait until a server has read them. Time is cut by the calendar that made the rows.
 
 use super::{
-    calendar::{Calendar, Hour},
+    calendar::{Calendar, Hour, Names},
     change::{Clock, Payer, Running, Site},
     meter::key,
 };
@@ -115,6 +115,16 @@ impl RunUse {
         }
     }
 
+    fn names(&self) -> Names<'_> {
+        Names {
+            tenant: &self.whose.tenant,
+            priority_class: self.whose.priority_class.as_ref(),
+            pool: self.whose.pool.as_ref(),
+            cluster: self.whose.cluster.as_ref(),
+            gpu_model: self.gpu_model.as_ref(),
+        }
+    }
+
     fn each(&self) -> impl Iterator<Item = (ResourceKey, i128)> {
         let some = self.amounts.into_iter();
         let some = some.filter(|(_, amount)| *amount != 0);
@@ -145,8 +155,8 @@ impl Prices {
     pub fn of(rates: impl IntoIterator<Item = (RateKey, Millis, RatePrice)>) -> Self {
         let mut all = Self::default();
         for (key, from, price) in rates {
+            all.calendar.rate_begins(&key, from);
             all.rates.set(key, from, price);
-            all.calendar.rate_begins(from);
         }
         all
     }
@@ -174,7 +184,7 @@ impl Known {
         let costs = run.each().map(|(resource, amount)| {
             let used = run.whose.used(&resource);
             let (mut quantity, mut cost) = (0, 0_i128);
-            for slice in calendar.slices(run.started_at, ends) {
+            for slice in calendar.slices(run.started_at, ends, run.names()) {
                 let of_slice = amount.saturating_mul(slice.ms.into());
                 let micro = rates.at(&used, slice.since).unwrap_or(0);
                 quantity += of_slice;
@@ -237,7 +247,11 @@ impl Charges<'_> {
     pub fn running(&mut self, run: &RunUse) {
         let known = self.known;
         let from = run.started_at.max(known.accrued_to);
-        for slice in known.prices.calendar.slices(from, known.through) {
+        for slice in known
+            .prices
+            .calendar
+            .slices(from, known.through, run.names())
+        {
             for (resource, amount) in run.each() {
                 let key = LineKey {
                     price: self.price(&run.whose, &resource, slice.since),

@@ -323,8 +323,8 @@ impl Store {
                  toInt128(intDiv(sum(toInt256(u.quantity) * p.micro_per_unit_hour) * 2 + per_unit_hour, per_unit_hour * 2)) AS before_micro,
                  toInt128(intDiv(sum(toInt256(u.quantity)) * {micro:UInt64} * 2 + per_unit_hour, per_unit_hour * 2)) AS after_micro
              FROM used AS u
-             LEFT JOIN prices AS p ON u.resource = p.resource AND u.since = p.since AND u.tenant = p.tenant
-                 AND u.priority_class = p.priority_class AND u.pool = p.pool AND u.cluster = p.cluster
+             ASOF LEFT JOIN prices AS p ON u.resource = p.resource AND u.tenant = p.tenant
+                 AND u.priority_class = p.priority_class AND u.pool = p.pool AND u.cluster = p.cluster AND u.since >= p.since
              WHERE (u.resource = {resource:String} OR {resource:String} = 'gpu' AND startsWith(u.resource, 'gpu:'))
                  AND {tenant:String} IN ('', u.tenant) AND {priority_class:String} IN ('', u.priority_class)
                  AND {pool:String} IN ('', u.pool) AND {cluster:String} IN ('', u.cluster)

@@ -587,7 +587,7 @@ pub struct UsageRow {
     /// cpu, memory, gpu or gpu:<model>.
     #[table(low_cardinality)]
     pub resource: String,
-    /// When the newest of all rates began that were in force; 1970: none had begun. The view prices has the price by it.
+    /// A moment before the use since when no rate began that fits it; 1970: none had begun. The view prices has the price by it.
     pub since: Millis,
     /// Millicore-, byte- or milli-GPU-milliseconds.
     pub quantity: Sum<i128>,
@@ -626,7 +626,7 @@ pub struct BookedRow {
     pub account: &'static str,
     /// Its beginning.
     pub hour: Seconds,
-    /// When the newest of all rates began that were in force; 1970: none had begun.
+    /// A moment before the changes since when no list price began; 1970: none had begun.
     pub since: Millis,
     /// How much more is in the account at the end of the hour, or at the next rate, than at its beginning.
     pub risen: Sum<i128>,

@@ -464,8 +464,12 @@ async fn prices_are_of_rates_and_lines_and_not_of_all_combinations_of_names() ->
     assert!(database.count("rates").await? > 12_000);
     let lines = database.count("chargeback_hourly").await?;
     assert_eq!(lines, 9000);
-    // One for the rows of a key, one for the beginning of its month; and of 24 places the list price of 3 resources.
-    assert_eq!(database.count("prices").await?, 2 * 3000 + 24 * 3);
+    // Of each tenant's CPU the 12 of its own and the first ones, of memory and a model one; and of 24 places the list price of 3
+    // resources.
+    assert_eq!(
+        database.count("prices").await?,
+        1000 * (12 + 1 + 2) + 24 * 3
+    );
     for question in [
         "SELECT * FROM chargeback_hourly WHERE billing_period = '2026-11-01' ORDER BY ALL",
         "SELECT * FROM focus_charges WHERE BillingPeriodStart = '2026-11-01 00:00:00'",
@@ -477,6 +481,50 @@ async fn prices_are_of_rates_and_lines_and_not_of_all_combinations_of_names() ->
         let query = database.client.query(&question);
         let query = query.with_setting("max_memory_usage", "300000000");
         query.fetch_one::<u64>().await?;
+    }
+    database.drop().await
+}
+
+/// Returns a history of one run for each tenant; prices change for one tenant at a time.
+fn changing(tenants: u64, changes: u64, days: i64) -> Journal {
+    let mut journal = Journal::default();
+    journal.rate("cpu", 31_007, 0, 1);
+    let span = days * 24 * HOUR_MS;
+    for change in 0..tenants * changes {
+        let part = i128::from(span) * i128::from(change) / i128::from(tenants * changes);
+        let at = BEGIN + part as i64 + 7;
+        let scope = RateScope {
+            tenant: some(&format!("t{}", change % tenants)),
+            ..RateScope::default()
+        };
+        journal.scoped_rate("cpu", scope, 1000 + change, at, change / tenants + 1);
+    }
+    journal.node(BEGIN, "n", None);
+    for tenant in 0..tenants {
+        journal.start(tenant + 1, &format!("t{tenant}"), "n", (100, 0, 0), BEGIN);
+    }
+    for tenant in 0..tenants {
+        journal.end(tenant + 1, BEGIN + span);
+    }
+    journal
+}
+
+#[tokio::test]
+async fn rates_of_other_tenants_cut_no_rows() -> Outcome {
+    const TENANTS: u64 = 20;
+    const CHANGES: u64 = 6;
+    const DAYS: u64 = 4;
+    let (database, store) = Database::store().await?;
+    let batch = changing(TENANTS, CHANGES, DAYS as i64).batch();
+    store.apply(&batch).await?;
+    let rows = TENANTS * (24 * DAYS + CHANGES);
+    assert_eq!(database.count("usage_hourly").await?, rows);
+    assert_eq!(database.count("chargeback_hourly").await?, rows);
+    // Of each tenant the list price and its own prices; and the list price of the capacity.
+    let prices = TENANTS * (1 + CHANGES) + 1;
+    assert_eq!(database.count("prices").await?, prices);
+    for month in store.reconciled_months().await? {
+        assert_eq!(month.variance, "0", "{month:?}");
     }
     database.drop().await
 }
