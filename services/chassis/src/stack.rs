@@ -127,11 +127,12 @@ pub enum StackError {
 /// So many names, as many as a person reads.
 fn named(names: &[String]) -> String {
     const SHOWN: usize = 8;
+    const REMEDY: &str = "`apportion bus tenant add` makes those of another";
     let shown = names[..names.len().min(SHOWN)].join(", ");
     match names.len() {
         0 => "; was it started for this workload?".to_owned(),
-        all if all > SHOWN => format!("; it has those of {all} tenants, as {shown}"),
-        _ => format!("; it has those of the tenants {shown}"),
+        all if all > SHOWN => format!("; it has those of {all} tenants, as {shown}; {REMEDY}"),
+        _ => format!("; it has those of the tenants {shown}; {REMEDY}"),
     }
 }
 

@@ -213,6 +213,10 @@ impl List {
             Some(_) => SORTED_MAX.max(limit),
             None => limit,
         };
+        let none = match self.states.is_empty() && !self.all {
+            true => "no allocations that have not ended; --all shows the others",
+            false => "no allocations",
+        };
         let states = self.states.clone();
         let is_wanted =
             |one: &AllocationView| states.is_empty() || states.iter().any(|state| state.is_of(one));
@@ -251,7 +255,7 @@ impl List {
         Page::list(found.iter().map(json).collect(), lsn)
             .with("next", next)
             .with("may_be_more", is_cut)
-            .sheet_or(sheet.map_err(Failure::usage)?, "no allocations")
+            .sheet_or(sheet.map_err(Failure::usage)?, none)
             .lines(remark)
             .print(output)
     }

@@ -1,6 +1,6 @@
 //! The months that are billed: closed, shown, exported, explained and reconciled.
 
-use super::{hours, in_currency, money, month, show::OfMonth, used};
+use super::{hours, in_currency, money, month, show::OfMonth, this_month, used};
 use crate::{
     Failure, amount,
     context::{Context, Whose},
@@ -47,9 +47,9 @@ pub struct Close {
 
 #[derive(Args)]
 pub struct Show {
-    /// 2026-11.
+    /// 2026-11; without it, this month.
     #[arg(value_parser = month)]
-    month: Month,
+    month: Option<Month>,
     #[command(flatten)]
     whose: Whose,
     #[command(flatten)]
@@ -137,7 +137,8 @@ impl Close {
 impl Show {
     async fn run(self, context: &Context) -> Result<(), Failure> {
         let client = context.asker(self.whose.tenant.as_deref()).await?;
-        let bill = OfMonth::ask(&client, self.month).await?;
+        let month = self.month.unwrap_or_else(|| this_month(context));
+        let bill = OfMonth::ask(&client, month).await?;
         bill.page().print(self.output)
     }
 }

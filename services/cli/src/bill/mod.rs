@@ -18,14 +18,19 @@ pub use usage::Usage;
 
 use crate::{
     amount,
+    context::Context,
     print::{Cell, Output, Sheet, counted, named, note, wide},
 };
 use client::{Client, UsageQuery};
-use vocab::{HOUR_MS, Month, ResourceKey, ResourceKind};
+use vocab::{HOUR_MS, Millis, Month, ResourceKey, ResourceKind};
 
 /// `2026-11`.
 fn month(text: &str) -> Result<Month, String> {
     Month::parse(text).ok_or_else(|| format!("{text}: write a month as 2026-11"))
+}
+
+fn this_month(context: &Context) -> Month {
+    Month::of(Millis(context.clock().now_ms()))
 }
 
 fn kind(resource: &str) -> Option<ResourceKind> {

@@ -2,7 +2,7 @@
 
 use schemas::v1::{LentQuota, ReclaimFrom};
 use serde_json::Value;
-use vocab::{ModelChoice, QuotaResource, Refusal, Rule, human};
+use vocab::{ModelChoice, QuotaResource, Refusal, Rule, WaitingReason, human};
 
 /// As a clause.
 pub fn short(refusal: &Refusal) -> String {
@@ -29,7 +29,14 @@ pub fn short(refusal: &Refusal) -> String {
 
 /// What it waits for, and what would let it pass.
 pub fn lines(refusal: &Refusal) -> Vec<String> {
-    let mut out = vec![format!("quota        {}", short(refusal))];
+    // What it depends on has lines of its own.
+    let of = match refusal.waiting_reason() {
+        WaitingReason::Dependency => None,
+        WaitingReason::GangIncomplete => Some("gang"),
+        _ => Some("quota"),
+    };
+    let first = of.map(|of| format!("{of:<12} {}", short(refusal)));
+    let mut out = Vec::from_iter(first);
     let missing = refusal.actual.saturating_sub(refusal.limit);
     match (refusal.rule, Level::of(&refusal.subject)) {
         (Rule::IncompleteGang, _) => {
@@ -298,7 +305,7 @@ mod tests {
             "gang",
             (4, 3),
             &[
-                "quota        3 of the 4 members of its gang are there",
+                "gang         3 of the 4 members of its gang are there",
                 "passes when  those that are missing are submitted (1)",
             ],
         );
@@ -311,7 +318,6 @@ mod tests {
             "dependencies",
             (0, 0),
             &[
-                "quota        what it depends on has not ended",
                 "passes when  that has ended; only then it asks for quota",
             ],
         );

@@ -134,7 +134,7 @@ fn stands(explanation: &Explanation) -> String {
             Some(reason) => format!("It waits, because {}.", reasons::waits(reason)),
         },
         "requested" => "Quota has not decided on it yet.".into(),
-        "denied" => format!("Quota denied it at {}.", moment(allocation.ended_at)),
+        "denied" => "Quota denied it.".into(),
         "queued" => waits(explanation),
         "nominated" => format!(
             "Since {} node {} is being cleared for it.",

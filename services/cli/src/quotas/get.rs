@@ -117,7 +117,35 @@ fn of_teams(view: &View) -> Option<String> {
 /// What has no column in the table of the resources.
 fn beside(view: &View) -> Vec<String> {
     let planned = view.planned.iter().map(planned);
-    planned.chain(view.waiting.iter().map(waits)).collect()
+    let waiting = view.waiting.iter().map(waits);
+    never_limited(view)
+        .into_iter()
+        .chain(planned)
+        .chain(waiting)
+        .collect()
+}
+
+/// The resources of which a tenant may hold nothing because it never had a limit of them.
+fn never_limited(view: &View) -> Option<String> {
+    let has = |wanted: &QuotaResource| {
+        let mut rows = view.rows.iter().map(|row| &row.resource);
+        rows.any(|of| match of {
+            QuotaResource::GpuModel(_) => *wanted == QuotaResource::Gpu,
+            of => of == wanted,
+        })
+    };
+    let base = [
+        QuotaResource::Cpu,
+        QuotaResource::Memory,
+        QuotaResource::Gpu,
+    ];
+    let missing: Vec<_> = base.iter().filter(|it| !has(it)).map(ToString::to_string).collect();
+    let is_tenant = view.account.team.is_none() && view.tenant.is_some();
+    (is_tenant && !missing.is_empty()).then(|| {
+        let account = &view.account;
+        let of = missing.join(", ");
+        format!("{account} never had a limit of {of}: it may hold none (`apportion quota set {account} RESOURCE AMOUNT`)")
+    })
 }
 
 pub fn on_exceed(treatment: &TenantTreatment) -> OnExceed {

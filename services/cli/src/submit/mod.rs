@@ -60,9 +60,9 @@ pub struct Submit {
     /// Show what it writes until it has ended, and end with the exit code of its command.
     #[arg(long, short, conflicts_with = "wait")]
     follow: bool,
-    /// Until when to wait, no longer than --deadline: with `ended`, it ends with the exit code of the run's command. With --array
+    /// Until when to wait, no longer than --deadline; `--wait` alone means `ended`, which ends with the exit code of the run's command. With --array
     /// and --file it waits for all of them if all were accepted, and ends as `wait` does.
-    #[arg(long, value_enum, default_value_t)]
+    #[arg(long, value_enum, num_args = 0..=1, default_value_t, default_missing_value = "ended")]
     wait: Wait,
     /// Say what would become of it, and ask for nothing: whether the inbox would accept it, whether quota would be reserved for it
     /// or which limit it is over, and on which node it would be placed or why it would wait. It is judged by the cell as it stands at

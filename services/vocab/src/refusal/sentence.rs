@@ -187,8 +187,8 @@ impl Rule {
             ),
             Self::SettingInvalid => measures(
                 "it is outside of its range, or does not go with another value",
-                "{actual} does not go with {limit}",
-                "name a value in its range, as the contract says it for this field",
+                "it is {actual}, and the amount beside it is {limit}",
+                "choose a value that the field's description allows; a soft limit is at most the limit, a burst at least",
             ),
             Self::NameRepeated => says("the name stands there twice", "name it once"),
             Self::RateLimited => measures(
@@ -213,7 +213,7 @@ impl Rule {
             Self::QuotaNeverFits => measures(
                 "it is more than the account may ever hold",
                 "it asks for {actual}, and the account may hold {limit}",
-                "ask for less, or have the limit raised",
+                "ask for less, or have an operator set or raise the limit",
             ),
             Self::SlotBackwards => measures(
                 "the slot lies in the past",

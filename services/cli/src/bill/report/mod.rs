@@ -6,7 +6,7 @@ mod page;
 mod sections;
 mod sheets;
 
-use super::{in_currency, month};
+use super::{in_currency, month, this_month};
 use crate::{
     Failure, amount,
     context::Context,
@@ -204,10 +204,6 @@ impl Report {
     }
 }
 
-fn this_month(context: &Context) -> Month {
-    Month::of(Millis(context.clock().now_ms()))
-}
-
 async fn write(context: &Context, month: Month, to: &Path) -> Result<(), Failure> {
     if LIBRARY.is_empty() {
         return Err(ReportError::NoChartLibrary.into());
@@ -271,11 +267,11 @@ impl About {
             .with("through_ms", self.mark.through_ms)
             .with("currency", &*self.currency);
         let page = match is_of_money {
-            true => page.sheet_or(in_currency(sheet, &self.currency), "nothing"),
-            false => page.sheet_or(sheet, "nothing"),
+            true => page.sheet_or(in_currency(sheet, &self.currency), "nothing was used"),
+            false => page.sheet_or(sheet, "nothing was used"),
         };
         let page = match budgets {
-            Some(budgets) => (page.with("budgets", budgets.records())).sheet_or(budgets, "nothing"),
+            Some(budgets) => (page.with("budgets", budgets.records())).sheet_or(budgets, "no budgets"),
             None => page,
         };
         let currency = match is_of_money {
