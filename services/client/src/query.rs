@@ -17,9 +17,9 @@ use schemas::v1::{
     OperationReply, OperationView, PreemptionsPage, PreemptionsQuery, QueryRefused, QueueQuery,
     QueueReply, QueuesQuery, QueuesReply, QuotaHistoryPage, QuotaHistoryQuery, QuotaPage,
     QuotaQuery, RatesPage, RatesQuery, Refusal, RefusalsPage, RefusalsQuery, RefusedNode,
-    ReservationsQuery, ReservationsReply, ResourceQuery, ResourceReply,
-    ResourceView, SettingsPage, SettingsQuery, TenantsPage, TenantsQuery, TryPlaceQuery,
-    TryPlaceReply, TryQuotaQuery, TryQuotaReply, UsagePage, UsageQuery,
+    ReservationsQuery, ReservationsReply, ResourceQuery, ResourceReply, ResourceView, SettingsPage,
+    SettingsQuery, TenantsPage, TenantsQuery, TryPlaceQuery, TryPlaceReply, TryQuotaQuery,
+    TryQuotaReply, UsagePage, UsageQuery,
 };
 use std::{future::Future, pin::pin, sync::atomic::Ordering, time::Duration};
 use vocab::{Rule, subjects::OPERATORS_QUERIES};

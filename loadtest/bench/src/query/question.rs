@@ -206,7 +206,7 @@ impl Question {
             Q::TryQuota => {
                 let query = TryQuotaQuery {
                     spec: Some(tried(known, draw)),
-                    at_lsn: 0,
+                    ..TryQuotaQuery::default()
                 };
                 client.try_quota(&query).await.map(drop)
             }

@@ -317,9 +317,7 @@ mod tests {
             Rule::DependencyPending,
             "dependencies",
             (0, 0),
-            &[
-                "passes when  that has ended; only then it asks for quota",
-            ],
+            &["passes when  that has ended; only then it asks for quota"],
         );
     }
 

@@ -139,7 +139,11 @@ fn never_limited(view: &View) -> Option<String> {
         QuotaResource::Memory,
         QuotaResource::Gpu,
     ];
-    let missing: Vec<_> = base.iter().filter(|it| !has(it)).map(ToString::to_string).collect();
+    let missing: Vec<_> = base
+        .iter()
+        .filter(|it| !has(it))
+        .map(ToString::to_string)
+        .collect();
     let is_tenant = view.account.team.is_none() && view.tenant.is_some();
     (is_tenant && !missing.is_empty()).then(|| {
         let account = &view.account;

@@ -271,7 +271,9 @@ impl About {
             false => page.sheet_or(sheet, "nothing was used"),
         };
         let page = match budgets {
-            Some(budgets) => (page.with("budgets", budgets.records())).sheet_or(budgets, "no budgets"),
+            Some(budgets) => {
+                (page.with("budgets", budgets.records())).sheet_or(budgets, "no budgets")
+            }
             None => page,
         };
         let currency = match is_of_money {
