@@ -423,6 +423,7 @@ mod tests {
             "a/wbe: it is not among the teams of a, which are ml/train, web; did you mean web?";
         assert_eq!(teams("a/wbe").as_deref(), Some(other));
         let expected = [
+            "a never had a limit of memory, gpu: it may hold none (`apportion quota set a RESOURCE AMOUNT`)",
             "planned  pods: limit 30 from 1970-01-01T00:00:05Z (version 7)",
             &waits,
         ];
