@@ -69,6 +69,11 @@ impl Hearing {
     pub async fn next(&mut self) -> Option<Heard> {
         self.heard.recv().await
     }
+
+    /// Appends what was heard, at most so many, and returns how many; 0 when the service is to stop. Cancel-safe.
+    pub async fn next_many(&mut self, heard: &mut Vec<Heard>, most: usize) -> usize {
+        self.heard.recv_many(heard, most).await
+    }
 }
 
 /// What is to be heard.
@@ -100,7 +105,7 @@ impl<T> Context<T> {
         name: &'static str,
         wanted: Vec<Wanted>,
     ) -> Result<Hearing, BootError> {
-        let hearing = self.line(name, wanted).open().await;
+        let hearing = self.line(name, wanted).open(1).await;
         hearing.ok_or_else(|| self.stopped())
     }
 
@@ -118,10 +123,10 @@ impl<T> Context<T> {
 }
 
 impl Line {
-    /// None when the service is to stop.
-    pub async fn open(self) -> Option<Hearing> {
+    /// None when the service is to stop. `ahead`: messages that are taken from the connection before they are asked for.
+    pub async fn open(self, ahead: usize) -> Option<Hearing> {
         let talk = self.connect().await?;
-        let (sender, heard) = mpsc::channel(1);
+        let (sender, heard) = mpsc::channel(ahead);
         let task = tokio::spawn(self.hear(talk, sender).in_current_span());
         Some(Hearing {
             heard,

@@ -60,6 +60,7 @@ pub const OF_READERS: &[&Metric] = &[
     &crate::projection::LSN,
     &crate::projection::LAG_SECONDS,
     &crate::query::QUERY_SECONDS,
+    &crate::query::QUERIES_DROPPED,
 ];
 
 pub use crate::deciding::OF_DECIDERS;

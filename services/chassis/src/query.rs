@@ -1,5 +1,5 @@
 //! What tenants may ask, by request and reply on `query.<tenant>.<verb>`. Written once: a service says which verbs are
-//! its own and answers them.
+//! its own and answers them. Each tenant's queries wait in a queue of their own ([`waiting`]).
 //!
 //! The tenant is the subject's, which the server has authenticated; it is handed to the verb beside the query, and
 //! nothing in the payload can name another. All processes of a service share the work. What cannot be answered because
@@ -9,6 +9,7 @@
 mod asking;
 mod mark;
 mod micro;
+mod waiting;
 
 pub use mark::Mark;
 
@@ -29,7 +30,7 @@ use ledger_nats::{Questions, View};
 use micro::Instance;
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{family::Family, histogram::Histogram},
+    metrics::{counter::Counter, family::Family, histogram::Histogram},
 };
 use prost::Message;
 use schemas::{ToProst as _, v1};
@@ -40,6 +41,7 @@ use vocab::{
     AllocationSpec, Lsn, Refusal, Rule, Token,
     subjects::{self, OPERATOR, Subjects},
 };
+use waiting::{Arrival, TENANT_WAITING_MAX, Waiting};
 
 /// The group in which the processes of a service share the queries.
 const GROUP: &str = "query";
@@ -52,8 +54,10 @@ pub const PAGE_BYTES_MAX: usize = 1 << 20;
 const REPLY_BYTES_MAX: usize = (8 << 20) - 4096;
 /// A query's encoded size, at the most.
 const QUERY_BYTES_MAX: usize = 65_536;
-/// Queries under way, of all tenants; the others wait on the connection.
+/// Queries under way, of all tenants; the others wait for their tenant's turn.
 const UNDER_WAY_MAX: usize = 1024;
+/// Messages taken from the connection at a time.
+const HEARD_AT_ONCE: usize = 256;
 /// Queries that are being answered. Those that wait for a position are not.
 const ANSWERING_MAX: usize = 32;
 /// How long a query waits for the position that it names: below any asker's patience.
@@ -207,6 +211,11 @@ pub(crate) const QUERY_SECONDS: Metric = Metric::histogram(
 )
 .by(&["verb", "outcome"]);
 
+pub(crate) const QUERIES_DROPPED: Metric = Metric::counter(
+    "apportion_queries_dropped_total",
+    "Queries without an answer, because their tenant's queue was full or they had waited too long",
+);
+
 /// How long queries take, from when they were heard to the answer, with what they wait for.
 type Took = Family<Answered, Histogram, fn() -> Histogram>;
 
@@ -218,6 +227,7 @@ fn took(metrics: &Metrics) -> Took {
 /// What was asked and how it was answered.
 struct Counts {
     took: Took,
+    dropped: Counter,
     instance: Instance,
 }
 
@@ -362,25 +372,39 @@ impl Queries {
         let line = ctx.line("hearing", self.wanted(&instance));
         let counts = Counts {
             took: took(&ctx.metrics),
+            dropped: ctx.metrics.counter(&QUERIES_DROPPED),
             instance,
         };
         ctx.aside(GROUP, self.answer_all(line, counts)).await
     }
 
     async fn answer_all(self, line: Line, counts: Counts) -> Result<Infallible, Failure> {
-        if let Some(mut queries) = line.open().await {
+        if let Some(mut queries) = line.open(HEARD_AT_ONCE).await {
             let asking = Asking::default();
             let answering = Semaphore::new(ANSWERING_MAX);
             let mut under_way = FuturesUnordered::new();
+            let mut waiting = Waiting::new(ANSWER_DEADLINE);
+            let mut heard = Vec::new();
+            let since = Stopwatch::start();
             loop {
                 tokio::select! {
-                    Some(query) = queries.next(), if under_way.len() < UNDER_WAY_MAX => {
-                        under_way.push(self.answer(query, &asking, &answering, &counts));
+                    1.. = queries.next_many(&mut heard, HEARD_AT_ONCE) => {
+                        for query in heard.drain(..) {
+                            let arrival = self.queue(query, &mut waiting, since.elapsed(), &counts);
+                            under_way.extend(arrival.map(|refused| refused.boxed()));
+                        }
                     }
                     Some(()) = under_way.next() => {}
                     // The connection is not kept any more.
                     else => break,
                 }
+                let mut dropped = 0;
+                while under_way.len() < UNDER_WAY_MAX
+                    && let Some(query) = waiting.pop(since.elapsed(), &mut dropped)
+                {
+                    under_way.push(self.answer(query, &asking, &answering, &counts).boxed());
+                }
+                counts.dropped.inc_by(dropped);
             }
         }
         // The service is to stop, which ends this.
@@ -417,33 +441,69 @@ impl Queries {
         wanted
     }
 
-    async fn answer(&self, heard: Heard, asking: &Asking, answering: &Semaphore, counts: &Counts) {
-        let said = match counts.instance.answer(&heard.subject) {
-            Some(said) => Some(said),
-            None => self.reply(&heard, asking, answering, counts).await,
-        };
-        if let (Some(said), Some(reply_to)) = (said, heard.reply_to)
-            && let Err(error) = reply_to.answer(said.into()).await
-        {
-            tracing::warn!(subject = %heard.subject, %error, "query");
-        }
-    }
-
-    /// None: another service answers, or nobody waits.
-    async fn reply(
+    async fn answer(
         &self,
-        query: &Heard,
+        (since, heard): (Stopwatch, Heard),
         asking: &Asking,
         answering: &Semaphore,
         counts: &Counts,
-    ) -> Option<Vec<u8>> {
-        let since = Stopwatch::start();
+    ) {
+        let said = match counts.instance.answer(&heard.subject) {
+            Some(said) => said,
+            None => self.reply(&heard, since, asking, answering, counts).await,
+        };
+        send(heard, said).await;
+    }
+
+    /// Puts a query into its tenant's queue. Returns a refusal to be sent where that is full.
+    fn queue<'a>(
+        &'a self,
+        query: Heard,
+        waiting: &mut Waiting<(Stopwatch, Heard)>,
+        now: Duration,
+        counts: &'a Counts,
+    ) -> Option<impl Future<Output = ()> + 'a> {
+        // Another service answers, or nobody waits.
         let name = self.subjects.token(&query.subject, 2).unwrap_or_default();
-        let own = self.verbs.iter().find(|(own, _)| *own == name);
-        let of_another = own.is_none() && subjects::answers(name).is_some();
-        if of_another || query.reply_to.is_none() {
+        let is_own = self.verbs.iter().any(|(own, _)| *own == name);
+        if !is_own && subjects::answers(name).is_some() || query.reply_to.is_none() {
             return None;
         }
+        let tenant = self.subjects.token(&query.subject, 1).unwrap_or_default();
+        let tenant = tenant.to_owned();
+        match waiting.push(&tenant, (Stopwatch::start(), query), now) {
+            Arrival::Waits => None,
+            Arrival::Refused((since, query)) => Some(self.refuse(query, since, counts)),
+            Arrival::Dropped => {
+                counts.dropped.inc();
+                None
+            }
+        }
+    }
+
+    async fn refuse(&self, query: Heard, since: Stopwatch, counts: &Counts) {
+        let limit = TENANT_WAITING_MAX as u64;
+        let refusal = Refusal::over(Rule::RateLimited, "queries", limit, limit + 1);
+        let turn = Err(Trouble::Refused(refusal));
+        let verb = self.verb(&query).map_or("unknown", |(own, _)| *own);
+        counts.count(verb, since.elapsed(), &turn);
+        send(query, said(verb, turn)).await;
+    }
+
+    fn verb(&self, query: &Heard) -> Option<&(&'static str, Box<dyn Answers>)> {
+        let name = self.subjects.token(&query.subject, 2).unwrap_or_default();
+        self.verbs.iter().find(|(own, _)| *own == name)
+    }
+
+    async fn reply(
+        &self,
+        query: &Heard,
+        since: Stopwatch,
+        asking: &Asking,
+        answering: &Semaphore,
+        counts: &Counts,
+    ) -> Vec<u8> {
+        let own = self.verb(query);
         let turn = match own {
             Some((_, verb)) => self.turn(&**verb, query, asking, answering).await,
             None => Err(Trouble::refused(Rule::UnknownVerb, "verb")),
@@ -454,7 +514,7 @@ impl Queries {
         if let Err(Trouble::Unavailable(error)) = &turn {
             tracing::warn!(subject = %query.subject, %error, "query");
         }
-        Some(said(verb, turn))
+        said(verb, turn)
     }
 
     async fn turn(
@@ -472,6 +532,15 @@ impl Queries {
         let turn = asking.begin(&tenant).map_err(Trouble::Refused)?;
         let answering = [&turn.answering, answering];
         verb.answer(tenant, &query.payload, answering).await
+    }
+}
+
+async fn send(query: Heard, said: Vec<u8>) {
+    let Some(reply_to) = query.reply_to else {
+        return;
+    };
+    if let Err(error) = reply_to.answer(said.into()).await {
+        tracing::warn!(subject = %query.subject, %error, "query");
     }
 }
 
