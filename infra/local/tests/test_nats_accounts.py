@@ -35,7 +35,7 @@ ALL = (*STREAMS, SNAPSHOT, HEARTBEAT["name"])
 WRITERS = ("admission", "quota", "scheduler", "node-heartbeat")
 SERVICES = (*WRITERS, "analytics")
 # A tenant's limits: connections of the account, and subscriptions of one connection.
-CONNECTIONS_MAX, SUBSCRIPTIONS_MAX = 256, 1024
+CONNECTIONS_MAX, SUBSCRIPTIONS_MAX = 256, 64
 # The interval of heartbeats to consumers.
 BEAT_NS = 10**8
 # A subject without subscribers.

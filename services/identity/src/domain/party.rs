@@ -37,7 +37,7 @@ const API_INFO: &str = "$JS.API.INFO";
 /// One tenant takes neither the server's sockets nor its memory for itself: connections of the account, and
 /// subscriptions of one connection.
 pub const TENANT_CONNECTIONS_MAX: i64 = 256;
-pub const TENANT_SUBSCRIPTIONS_MAX: i64 = 1024;
+pub const TENANT_SUBSCRIPTIONS_MAX: i64 = 64;
 
 /// What one node, or a machine that asks to become one, may have: the account is everybody's. A report is as large as its
 /// inbox takes it.
