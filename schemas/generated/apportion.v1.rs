@@ -826,12 +826,16 @@ pub enum RunExitReason {
     CouldNotStart = 2,
     /// It had not stopped when its grace was over.
     Killed = 3,
-    /// Whoever watched it on the node died, and its own end is not known.
+    /// The process that watches it on the node died or had to be killed, and the command's own end is not known. It is not queued
+    /// again.
     SupervisorLost = 4,
     /// The agent of the node was stopping: it took nothing, and returned what ran.
     Draining = 5,
     /// The node could not set it up, for no fault of the work: a directory, a process, a device.
     NodeFault = 6,
+    /// It used more room on the disk of its node than a run may, or the most of all when that disk was almost
+    /// full. Since feature level 12.
+    OutOfDisk = 7,
 }
 impl RunExitReason {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -847,6 +851,7 @@ impl RunExitReason {
             Self::SupervisorLost => "RUN_EXIT_REASON_SUPERVISOR_LOST",
             Self::Draining => "RUN_EXIT_REASON_DRAINING",
             Self::NodeFault => "RUN_EXIT_REASON_NODE_FAULT",
+            Self::OutOfDisk => "RUN_EXIT_REASON_OUT_OF_DISK",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -859,6 +864,7 @@ impl RunExitReason {
             "RUN_EXIT_REASON_SUPERVISOR_LOST" => Some(Self::SupervisorLost),
             "RUN_EXIT_REASON_DRAINING" => Some(Self::Draining),
             "RUN_EXIT_REASON_NODE_FAULT" => Some(Self::NodeFault),
+            "RUN_EXIT_REASON_OUT_OF_DISK" => Some(Self::OutOfDisk),
             _ => None,
         }
     }

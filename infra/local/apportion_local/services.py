@@ -87,13 +87,17 @@ def config(service, stack, listen):
     return tables
 
 
-def agent_config(stack, node, listen, state_dir):
-    """The configuration of an agent. The cell is open, so it needs no token: it speaks as the simulated nodes do. It takes
-    work however full this machine is."""
+def agent_config(stack, node, listen, state_dir, work_dir, run_users):
+    """
+    The configuration of an agent. The cell is open, so it needs no token: it speaks as the simulated nodes do. It takes work until
+    this machine's disk is almost full. `run_users`: the range of users of runs, or None for the launcher's own.
+    """
     tables = common(Path(stack["nats"]["creds"]) / "fleet.creds", stack)
     tables["http"] = {"listen": listen}
-    tables["service"] = {"node": node, "state_dir": str(state_dir), "grace_ms": AGENT_GRACE_MS,
-                         "memory_pressure_percent": 0, "disk_pressure_percent": 0}
+    tables["service"] = {"node": node, "state_dir": str(state_dir), "work_dir": str(work_dir), "grace_ms": AGENT_GRACE_MS,
+                         "memory_pressure_percent": 0, "disk_pressure_percent": 2}
+    if run_users is not None:
+        tables["service.run_users"] = {"first": run_users.start, "count": len(run_users)}
     return tables
 
 

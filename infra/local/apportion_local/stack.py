@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from . import bus, limits, nats_conf, net, paths, services, tls, wheels
+from . import bus, limits, nats_conf, net, paths, services, tls, users, wheels
 from .breakable import Clocks, Disk
 from .bus_store import BusStore
 from .clickhouse import DATABASE as CLICKHOUSE_DATABASE
@@ -309,17 +309,22 @@ class Stack:
         say(f"  {'fleet':<11} simulated nodes; tenants have quotas, resources have rates")
 
     def start_agent(self, say):
-        """A node that is this machine. What it runs are processes of whoever started the stack."""
+        """A node that is this machine. Each run has a user of its own where the launcher may give it one."""
         program = self.programs / "apportion-node-agent"
         if not program.exists():
             raise StackError(f"{self.programs} has no {program.name}. Run: make build")
         port = self.kept.port(AGENT)
         config = self.state.path / "config" / "node-agent.toml"
-        tables = services.agent_config(self.value, AGENT_NODE, f"{LOOPBACK}:{port}", self.state.path / "agent")
+        work_dir = self.state.dir_elsewhere("work", programs=True)
+        run_users = users.of_runs(self.state.path)
+        if run_users is not None:
+            work_dir.chmod(0o711)
+        tables = services.agent_config(self.value, AGENT_NODE, f"{LOOPBACK}:{port}", self.state.path / "agent", work_dir, run_users)
         paths.write_private(config, services.to_toml(tables))
         self.supervisor.start(services.spec(AGENT, program, config, port, {}))
         self.service_names = (*self.service_names, AGENT)
-        say(f"  {'agent':<11} node {AGENT_NODE} is this machine, and runs commands")
+        runs_as = "each as a user of its own" if run_users is not None else "as your user, which can read the keys of this stack"
+        say(f"  {'agent':<11} node {AGENT_NODE} is this machine, and runs commands {runs_as}")
 
     def _operator(self, *words):
         done = subprocess.run([str(self.programs / "apportion"), "--stack", str(self.file), *words],

@@ -2,6 +2,8 @@
 
 import os
 import pwd
+import zlib
+from pathlib import Path
 
 # systemd gives this range to services that need a user while they run; no files belong to it.
 SPARE_UIDS = range(61_184, 65_520)
@@ -21,6 +23,24 @@ def spare():
         return None
     uid = next(uid for uid in SPARE_UIDS if not known(uid))
     return uid, uid
+
+
+# Far above what people, services and containers get.
+RUN_UIDS = range(2_000_000_000, 2_100_000_000)
+RUN_UIDS_OF_A_STACK = 1_000
+# The agent needs them to make a run another user's: chown, dac_override, kill, setgid, setuid, sys_ptrace, sys_admin.
+CAPABILITIES = sum(1 << bit for bit in (0, 1, 5, 6, 7, 19, 21))
+
+
+def of_runs(state):
+    """The range of users for the runs of a stack's agent, or None where its launcher may not give them another user."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    effective = int(next(line.split()[1] for line in status.splitlines() if line.startswith("CapEff:")), 16)
+    mapped = Path("/proc/self/uid_map").read_text(encoding="utf-8").split()
+    if effective & CAPABILITIES != CAPABILITIES or mapped != ["0", "0", str(2**32 - 1)]:
+        return None
+    place = zlib.crc32(os.fsencode(state)) % (len(RUN_UIDS) // RUN_UIDS_OF_A_STACK) * RUN_UIDS_OF_A_STACK
+    return RUN_UIDS[place:place + RUN_UIDS_OF_A_STACK]
 
 
 def known(uid):

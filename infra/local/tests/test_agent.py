@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -15,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from apportion_local import net, paths
+from apportion_local import net, paths, users
 from apportion_local.breakable import Clocks
 
 from .support import PATIENCE_S, PROGRAMS, Stack, wait
@@ -48,6 +49,24 @@ max_runs = {max_runs}
 # The agent takes work however full this machine is.
 memory_pressure_percent = 0
 disk_pressure_percent = 0
+{more}
+"""
+# Tries to reach everything that is not its own, and writes what it could.
+STRANGER = """
+find "$1" -type f 2>/dev/null | while read -r file; do
+    head -c 1 "$file" > /dev/null 2>&1 && echo "read $file"
+done
+for process in $PPID "$2" "$3"; do
+    for name in environ mem; do
+        head -c 1 "/proc/$process/$name" > /dev/null 2>&1 && echo "looked into $process: $name"
+    done
+    ls "/proc/$process/fd" > /dev/null 2>&1 && echo "looked into $process: fd"
+    for signal in STOP KILL; do
+        kill -$signal "$process" 2> /dev/null && echo "sent $signal to $process"
+    done
+done
+kill -STOP -1 2> /dev/null
+echo "tried all as user $(id -u)"
 """
 # Writes a line with the time of the monotonic clock, again and again for as long as it lives.
 BEATS = """
@@ -155,14 +174,14 @@ class AgentTest(unittest.TestCase):
             path.write_text(approved.rsplit(None, 1)[1], encoding="utf-8")
         return path
 
-    def agent(self, on_stop="drain", node=None, url=None, environment=None, max_runs=512):
-        """Starts an agent, of the test's first node by default."""
+    def agent(self, on_stop="drain", node=None, url=None, environment=None, max_runs=512, more=""):
+        """Starts an agent, of the test's first node by default. `more`: lines of its settings."""
         node, stack = node or self.node, self.stack.value
         config = self.directory / f"{node}.toml"
         config.write_text(CONFIG.format(
             cell=stack["cell"]["name"], number=stack["cell"]["number"], url=url or stack["nats"]["url"],
             creds=self.stack.creds("join"), node=node, state=self.directory / node, token=self.token(node),
-            on_stop=on_stop, max_runs=max_runs), encoding="utf-8")
+            on_stop=on_stop, max_runs=max_runs, more=more), encoding="utf-8")
         with open(self.directory / f"agent-{len(self.agents)}.log", "wb") as log:
             agent = subprocess.Popen([str(PROGRAMS / "apportion-node-agent"), "--config", str(config)],
                                      stdin=subprocess.DEVNULL, stdout=log, stderr=log,
@@ -343,6 +362,47 @@ class Commands(AgentTest):
                         sys.executable, "-c", "kept = []\nwhile True: kept.append(bytearray(1 << 20))")
         self.assertIn(done.returncode, (1, 137), done.stderr)
         self.assertIn("its memory was at its limit", done.stderr)
+
+    def test_a_run_that_stops_its_supervisor_is_ended_and_does_not_run_again(self):
+        self.joined()
+        mark = self.directory / "began"
+        harmful = f"echo $$ >> {mark}; kill -STOP $PPID; exec sleep 1000"
+        allocation = self.submit("--retries", "5", "--", "sh", "-c", harmful)
+        wait(lambda: mark.exists() and mark.read_text(encoding="utf-8"), "it runs")
+        process = int(mark.read_text(encoding="utf-8"))
+        self.apportion("cancel", "--tenant", TENANT, allocation)
+        self.until_ended(allocation)
+        self.assertFalse(lives(process))
+        # One that is lost is not queued again, though it has retries left and its class may be requeued.
+        lost = self.submit("--retries", "5", "--", "sh", "-c", f"echo $$ >> {mark}; kill -KILL $PPID; exec sleep 1000")
+        self.until_ended(lost)
+        self.assertEqual(len(mark.read_text(encoding="utf-8").splitlines()), 2)
+        self.assertIn("its supervisor on the node was lost", self.apportion("get", "--tenant", TENANT, lost))
+        done = self.run_to_its_end("--", "sh", "-c", "echo still here")
+        self.assertEqual((done.returncode, done.stdout), (0, "still here\n"), done.stderr)
+
+    def test_a_run_that_fills_the_disk_is_ended_with_its_reason_and_leaves_nothing(self):
+        work = self.directory / "work"
+        self.joined(more=f'work_dir = "{work}"\nwork_bytes_max = 4194304')
+        fills = "head -c 8388608 /dev/zero > filled; echo filled; exec sleep 1000"
+        done = self.run_to_its_end("--", "sh", "-c", fills)
+        self.assertEqual((done.returncode != 0, done.stdout), (True, "filled\n"), done.stderr)
+        self.assertIn("it used too much room on the disk of its node", done.stderr)
+        wait(lambda: [path.name for path in work.iterdir()] == ["lock"], "its files are removed")
+
+    @unittest.skipIf(users.of_runs(Path("/")) is None, "needs root with all rights over other users")
+    def test_a_stranger_reaches_nothing_but_its_own(self):
+        work = Path(tempfile.mkdtemp(prefix="apportion-test-"))
+        work.chmod(0o711)
+        self.addCleanup(paths.remove, work)
+        agent = self.joined(more=f'work_dir = "{work}"\n[service.run_users]\nfirst = 2000000000\ncount = 10')
+        mark = "echo $$; exec sleep 1000"
+        other = self.submit("--", "sh", "-c", mark)
+        told = wait(lambda: self.apportion("logs", "--tenant", TENANT, other), "the other run has begun")
+        done = self.run_to_its_end("--", "sh", "-c", STRANGER, "stranger", str(self.stack.root), str(agent.pid), told.strip())
+        self.assertEqual((done.returncode, done.stdout), (0, "tried all as user 2000000001\n"), done.stderr)
+        self.assertTrue(lives(int(told)))
+        self.apportion("cancel", "--tenant", TENANT, other)
 
     def test_a_run_ends_at_its_time_limit_and_what_is_not_placed_expires(self):
         self.joined()

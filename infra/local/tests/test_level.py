@@ -18,7 +18,7 @@ from .support import PATIENCE_S, Stack, wait
 pytestmark = pytest.mark.fault
 
 REPLICAS = 2
-FIRST, NEWEST = 1, 11
+FIRST, NEWEST = 1, 12
 # More than two clients request in this test.
 LISTED_MAX = 100_000
 

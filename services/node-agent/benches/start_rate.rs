@@ -29,6 +29,9 @@ async fn main() {
         means: Means::ProcessGroup,
         program: PathBuf::from(env!("CARGO_BIN_EXE_apportion-node-agent")),
         exec_plugin: None,
+        work_dir: None,
+        users: None,
+        margin: Settings::MARGIN,
     };
     let bounds = Bounds {
         log_bytes_max: 1 << 20,

@@ -62,15 +62,13 @@ pub(crate) fn prepare(own: &Path) -> Result<PathBuf, NoCgroup> {
         fs::create_dir_all(&agent).map_err(not_delegated(agent.clone()))?;
         set(&agent, "cgroup.procs", &std::process::id().to_string())?;
     }
-    let wanted = if has("cpuset") {
-        "+cpu +memory +cpuset"
-    } else {
-        "+cpu +memory"
-    };
-    set(base, "cgroup.subtree_control", wanted)?;
+    let optional = ["cpuset", "pids"].into_iter().filter(|name| has(name));
+    let wanted: Vec<_> = ["cpu", "memory"].into_iter().chain(optional).collect();
+    let wanted = format!("+{}", wanted.join(" +"));
+    set(base, "cgroup.subtree_control", &wanted)?;
     let runs = base.join("runs");
     fs::create_dir_all(&runs).map_err(not_delegated(runs.clone()))?;
-    set(&runs, "cgroup.subtree_control", wanted)?;
+    set(&runs, "cgroup.subtree_control", &wanted)?;
     Ok(runs)
 }
 
@@ -95,6 +93,9 @@ pub(crate) fn make(runs: &Path, key: RunKey, bounds: &Bounds) -> Result<PathBuf,
     }
     // Half a run is no run: all of it is ended, or its command would wait for what is gone.
     set(&cgroup, "memory.oom.group", "1")?;
+    if bounds.processes_max > 0 && cgroup.join("pids.max").exists() {
+        set(&cgroup, "pids.max", &bounds.processes_max.to_string())?;
+    }
     if let Some(cpus) = &bounds.cpus
         && cgroup.join("cpuset.cpus").exists()
     {
@@ -161,7 +162,7 @@ mod tests {
         let key = RunKey::new("0190f1c2-7e3a-7000-8000-00000000000a", 3).expect("a key");
         let cgroup = folder.path().join(key.to_string());
         fs::create_dir(&cgroup).expect("made");
-        for file in ["cpuset.cpus", "memory.swap.max"] {
+        for file in ["cpuset.cpus", "memory.swap.max", "pids.max"] {
             fs::write(cgroup.join(file), "").expect("written");
         }
         let made = make(folder.path(), key, &bounds).expect("made");
@@ -190,6 +191,7 @@ mod tests {
             cpu_milli_limit: 4000,
             memory_bytes_limit: 128 * MIB,
             cpus: Some((0..4).collect()),
+            processes_max: 4096,
             ..Bounds::default()
         };
         let expected = [
@@ -199,6 +201,7 @@ mod tests {
             ("memory.max", "134217728"),
             ("memory.oom.group", "1"),
             ("memory.swap.max", "0"),
+            ("pids.max", "4096"),
         ];
         check(whole, &expected);
         let least = Bounds {

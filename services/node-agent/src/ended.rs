@@ -61,12 +61,14 @@ pub enum Reason {
     CouldNotStart,
     /// It was told to stop, and had not when the grace was over.
     Killed,
-    /// Its shim is gone without a word, so nobody knows.
+    /// Its shim is gone without a word, or had to be killed because it did not end in time.
     AgentLost,
     /// The agent was stopping: it did not begin the run, or returned it.
     Draining,
     /// The node could not set it up, for no fault of the work.
     NodeFault,
+    /// It was ended because it used more room on the disk than it may.
+    OutOfDisk,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

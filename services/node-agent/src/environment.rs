@@ -9,14 +9,23 @@ const INHERITED: [&str; 3] = ["PATH", "HOME", "LANG"];
 /// Of programs that no one has told where programs are.
 const PATH_DEFAULT: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// Name of the user of a run that has one of its own.
+const USER: &str = "apportion";
+
 pub(crate) type Variables = Vec<(String, String)>;
 
-/// The agent's own share of it.
-pub(crate) fn inherited() -> Variables {
+/// The agent's own share of it. `home`: a run that has a user of its own does not have the agent's home.
+pub(crate) fn inherited(home: Option<&Path>) -> Variables {
     let of_agent = |name: &str| Some((name.to_owned(), std::env::var(name).ok()?));
     let mut env: Variables = INHERITED.into_iter().filter_map(of_agent).collect();
     if env.iter().all(|(name, _)| name != "PATH") {
         env.push(("PATH".to_owned(), PATH_DEFAULT.to_owned()));
+    }
+    if let Some(home) = home {
+        env.retain(|(name, _)| name != "HOME");
+        env.push(("HOME".to_owned(), home.to_string_lossy().into_owned()));
+        // The number has no entry in the list of users, which many programs look for unless they have these.
+        env.extend(["USER", "LOGNAME"].map(|name| (name.to_owned(), USER.to_owned())));
     }
     env
 }

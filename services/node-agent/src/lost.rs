@@ -13,10 +13,11 @@ pub(crate) fn conclude(key: RunKey, dir: &RunDir) -> Result<End, Damaged> {
     }
     let run = dir.run()?;
     let run = run.ok_or_else(|| Damaged::Name(dir.path().to_owned()))?;
-    Ok(end_lost(key, dir, run.cgroup.as_deref()))
+    let user = run.user.map(|user| user.id);
+    Ok(end_lost(key, dir, run.cgroup.as_deref(), user))
 }
 
-pub(crate) fn end_lost(key: RunKey, dir: &RunDir, cgroup: Option<&Path>) -> End {
+pub(crate) fn end_lost(key: RunKey, dir: &RunDir, cgroup: Option<&Path>, user: Option<u32>) -> End {
     let shim = dir.shim().unwrap_or_else(|error| {
         tracing::warn!(%error, "what a lost shim wrote cannot be read");
         None
@@ -26,7 +27,7 @@ pub(crate) fn end_lost(key: RunKey, dir: &RunDir, cgroup: Option<&Path>) -> End 
     if let Some(cgroup) = cgroup {
         cgroup::kill(cgroup);
     }
-    let processes = processes::kill_orphans(pid.map(|shim| shim.pid), dir.path());
+    let processes = processes::kill_orphans(pid.map(|shim| shim.pid), user, dir.path());
     let counted = cgroup.map(cgroup::counted).unwrap_or_default();
     let log_bytes = log::length(dir.path()).unwrap_or(0);
     tracing::warn!(%key, processes, "a run has lost its shim");

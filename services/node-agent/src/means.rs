@@ -82,7 +82,7 @@ mod tests {
         check(
             own,
             Some("cpuset cpu io memory pids\n"),
-            Ok("+cpu +memory +cpuset"),
+            Ok("+cpu +memory +cpuset +pids"),
         );
         check(own, Some("cpu memory\n"), Ok("+cpu +memory"));
         check(

@@ -38,10 +38,21 @@ impl Process {
         }
     }
 
+    /// Whether it is a process of this user. A process that has ended is not.
+    fn is_of(self, user: Option<u32>) -> bool {
+        let status = || fs::read_to_string(format!("/proc/{}/status", self.pid)).ok();
+        user.is_some_and(|user| status().is_some_and(|status| real_user(&status) == Some(user)))
+    }
+
     fn is_marked(self, mark: &[u8]) -> bool {
         let environment = fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
         environment.split(|byte| *byte == 0).any(|one| one == mark)
     }
+}
+
+fn real_user(status: &str) -> Option<u32> {
+    let numbers = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
+    numbers.split_whitespace().next()?.parse().ok()
 }
 
 /// The name of a program may hold blanks and brackets, so it is the last bracket that closes it.
@@ -66,6 +77,25 @@ fn all() -> Vec<Process> {
     pids.filter_map(Process::of).collect()
 }
 
+/// Ticks between the machine's start and that of this process; 0 if `/proc` does not have them.
+pub(crate) fn own_start() -> u64 {
+    Process::of(std::process::id()).map_or(0, |own| own.started)
+}
+
+/// Sends a signal to the process with this number that started then.
+pub(crate) fn signal(pid: u32, started_ticks: u64, signal: Signal) {
+    if let Some(process) = Process::of(pid).filter(|it| it.started == started_ticks) {
+        process.signal(signal);
+    }
+}
+
+/// Numbers of all processes that these have begotten, at any remove, by the process that has begotten them.
+pub(crate) fn descendants_of(roots: &[u32]) -> Vec<Vec<u32>> {
+    let all = all();
+    let pids = |root: &u32| below(*root, &all).iter().map(|one| one.pid).collect();
+    roots.iter().map(pids).collect()
+}
+
 /// All that this process has begotten, at any remove.
 pub(crate) fn descendants() -> Vec<Process> {
     below(std::process::id(), &all())
@@ -88,9 +118,9 @@ fn below(root: u32, all: &[Process]) -> Vec<Process> {
     found
 }
 
-/// Ends what a dead shim has left: the members of its session, and whoever has its mark in the environment. Returns how many
-/// there were. A process that is sent SIGKILL begets no more, so it is over when nobody new is found.
-pub(crate) fn kill_orphans(shim: Option<u32>, run_dir: &Path) -> usize {
+/// Ends what a dead shim has left: the members of its session, all processes of the run's own user, and those that have its mark
+/// in the environment. Returns how many there were. A process that is sent SIGKILL begets no more, so it is over when nobody new is found.
+pub(crate) fn kill_orphans(shim: Option<u32>, user: Option<u32>, run_dir: &Path) -> usize {
     let mark = [
         MARKER.as_bytes(),
         b"=",
@@ -102,7 +132,8 @@ pub(crate) fn kill_orphans(shim: Option<u32>, run_dir: &Path) -> usize {
         let all = all();
         // The number of a session is free again once all its members are gone. If a process has it, the session is that one's.
         let session = shim.filter(|shim| all.iter().all(|one| one.pid != *shim));
-        let ours = |one: &Process| Some(one.session) == session || one.is_marked(&mark);
+        let ours =
+            |one: &Process| Some(one.session) == session || one.is_of(user) || one.is_marked(&mark);
         let fresh: Vec<_> = all
             .iter()
             .filter(|one| !killed.contains(&(one.pid, one.started)) && ours(one))

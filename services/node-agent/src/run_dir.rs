@@ -1,6 +1,9 @@
 //! The directory of a run: what the agent and the shim tell each other outlives both.
 
-use crate::{Bounds, End, RunKey};
+use crate::{
+    Bounds, End, RunKey,
+    user::{RunUser, WORK},
+};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::{
     fs::{self, File, OpenOptions},
@@ -9,6 +12,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+const NOT_STARTED: &str = "not_started.json";
 /// No file of ours comes near; a larger one was written by somebody else.
 const JSON_BYTES_MAX: u64 = 16 << 20;
 
@@ -28,6 +32,12 @@ pub(crate) struct Run {
     pub cgroup: Option<PathBuf>,
     /// A plug-in stands for the command: what it runs need not be what is limited.
     pub by_plugin: bool,
+    /// Directory with all that the command may write; `None`: `work` in the run's directory.
+    #[serde(default)]
+    pub scratch: Option<PathBuf>,
+    /// User of the command; `None`: the agent's.
+    #[serde(default)]
+    pub user: Option<RunUser>,
 }
 
 impl Run {
@@ -43,6 +53,10 @@ impl Run {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Shim {
     pub pid: u32,
+    /// Start of the process since the machine's start, in ticks: it tells the shim from a later process with its number. 0: an
+    /// earlier version has written it.
+    #[serde(default)]
+    pub started_ticks: u64,
     /// Numbers of processes mean nothing after the machine has started anew.
     pub boot_id: String,
     pub started_ms: i64,
@@ -52,6 +66,19 @@ pub(crate) struct Shim {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stop {
     pub grace_ms: u64,
+    #[serde(default)]
+    pub why: StopReason,
+}
+
+/// Reason why a run is stopped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum StopReason {
+    /// The cell or the agent wants it to end.
+    #[default]
+    Told,
+    /// It uses more room on the disk than it may.
+    OutOfDisk,
 }
 
 /// The content of `not_started.json`: why the command never was.
@@ -85,9 +112,9 @@ impl RunDir {
         &self.0
     }
 
-    /// Where a command works that names no directory.
-    pub fn work(&self) -> PathBuf {
-        self.0.join("work")
+    /// Directory with all that the command may write, unless it is elsewhere.
+    pub fn scratch(&self) -> PathBuf {
+        self.0.join(WORK)
     }
 
     /// Has a writer for as long as the shim lives, and so tells of its death.
@@ -138,12 +165,16 @@ impl RunDir {
         self.read("stop.json")
     }
 
-    pub fn write_not_started(&self, why: NotStarted) -> io::Result<()> {
-        self.write("not_started.json", &why, no_sync)
+    /// Opened before the stage becomes another user, and written if the command cannot be run. Empty: it could.
+    pub fn create_not_started(&self) -> io::Result<File> {
+        private().truncate(true).open(self.0.join(NOT_STARTED))
     }
 
     pub fn not_started(&self) -> Result<Option<NotStarted>, Damaged> {
-        self.read("not_started.json")
+        match fs::metadata(self.0.join(NOT_STARTED)) {
+            Ok(metadata) if metadata.len() == 0 => Ok(None),
+            _ => self.read(NOT_STARTED),
+        }
     }
 
     /// Durable once it is there: the end of a run is said only once.
@@ -213,9 +244,12 @@ mod tests {
         let (_folder, dir) = dir();
         assert!(dir.stop().expect("nothing is no damage").is_none());
         for grace_ms in [5, 0] {
-            dir.write_stop(Stop { grace_ms }).expect("written");
-            let read = dir.stop().expect("read");
-            assert_eq!(read, Some(Stop { grace_ms }));
+            let stop = Stop {
+                grace_ms,
+                why: StopReason::OutOfDisk,
+            };
+            dir.write_stop(stop).expect("written");
+            assert_eq!(dir.stop().expect("read"), Some(stop));
         }
     }
 

@@ -1,21 +1,32 @@
 //! All runs of a node.
 
 use crate::{
-    Bounds, Damaged, Ended, LogPart, Means, RunKey, Work, fifo, lease, log,
+    Bounds, Damaged, Ended, LogPart, Means, NoRunUsers, RunKey, RunUsers, Work, fifo, lease, log,
     lost::{conclude, end_lost},
-    run_dir::{RunDir, Stop},
+    processes,
+    room::{self, Disk, Limits, Room},
+    run_dir::{RunDir, Stop, StopReason},
     start::{Start, StartError, UNFINISHED, remove_if_there, spawn_shim},
+    user::RunUser,
 };
+use rustix::process::Signal;
 use std::{
+    collections::BTreeMap,
     fs::{self, DirBuilder, File, TryLockError},
+    future::pending,
     io,
-    os::unix::fs::DirBuilderExt,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::Child,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
-use tokio::{net::unix::pipe, sync::mpsc, task::JoinSet};
+use tokio::{
+    net::unix::pipe,
+    sync::{mpsc, watch},
+    task::JoinSet,
+    time::{Instant, sleep_until},
+};
 
 /// Directories that are being removed begin so.
 const GONE: &str = ".gone-";
@@ -32,10 +43,18 @@ pub struct Settings {
     pub program: PathBuf,
     /// The site's own starter of containers. With it, it is what runs for every work.
     pub exec_plugin: Option<PathBuf>,
+    /// Where the working directories of runs are; `None`: each in its run's directory.
+    pub work_dir: Option<PathBuf>,
+    /// Users of runs; `None`: commands run as the agent's user.
+    pub users: Option<RunUsers>,
+    /// Time between the end of a grace and the moment when a shim that has not ended its run is killed with it.
+    pub margin: Duration,
 }
 
 impl Settings {
     pub const OWN_PROGRAM: &str = "/proc/self/exe";
+    /// A shim kills a run within milliseconds; on a machine that is short of time it may take longer.
+    pub const MARGIN: Duration = Duration::from_secs(5);
 }
 
 /// A run of an earlier life of the agent.
@@ -59,6 +78,8 @@ pub enum OpenError {
     InUse(PathBuf),
     #[error("{path}: {source}")]
     Directory { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Users(#[from] NoRunUsers),
 }
 
 /// What cannot be done to a run.
@@ -72,15 +93,30 @@ pub enum RunError {
     Io { key: RunKey, source: io::Error },
 }
 
+#[derive(Debug, Default)]
+struct State {
+    /// Tasks that wait for the end of each shim.
+    watchers: JoinSet<()>,
+    /// Runs with a shim.
+    living: BTreeMap<RunKey, Living>,
+    user_last_given: Option<u32>,
+}
+
+#[derive(Debug)]
+struct Living {
+    user: Option<u32>,
+    /// Moment when its shim is killed if it has not ended; `None`: it was not told to stop.
+    end_by: watch::Sender<Option<Instant>>,
+}
+
 /// Lives in a Tokio runtime. The runs do not: dropped, it leaves them running, and finds them when it is opened anew.
 #[derive(Debug)]
 pub struct Runs {
     settings: Settings,
-    /// Says of each shim when it is gone.
-    watchers: Mutex<JoinSet<()>>,
+    state: Arc<Mutex<State>>,
     ended: mpsc::UnboundedSender<Ended>,
     endings: tokio::sync::Mutex<mpsc::UnboundedReceiver<Ended>>,
-    lock: File,
+    locks: Vec<File>,
 }
 
 impl Runs {
@@ -96,21 +132,25 @@ impl Runs {
         builder.create(&settings.dir).map_err(failed)?;
         // Shims do not work where the agent does.
         settings.dir = settings.dir.canonicalize().map_err(failed)?;
-        let lock = File::create(settings.dir.join(LOCK)).map_err(failed)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => return Err(OpenError::InUse(path)),
-            Err(TryLockError::Error(error)) => return Err(failed(error)),
+        if let Some(work_dir) = &mut settings.work_dir {
+            *work_dir = open_work_dir(work_dir, settings.users.is_some())?;
         }
+        if let Some(users) = &settings.users {
+            users.check(settings.work_dir.as_deref(), settings.exec_plugin.is_some())?;
+        }
+        let locks = [Some(&settings.dir), settings.work_dir.as_ref()];
+        let locks = locks.into_iter().flatten().map(|dir| lock(dir));
+        let locks = locks.collect::<Result<_, _>>()?;
         let (ended, endings) = mpsc::unbounded_channel();
         let runs = Runs {
             settings,
-            watchers: Mutex::new(JoinSet::new()),
+            state: Arc::default(),
             ended,
             endings: tokio::sync::Mutex::new(endings),
-            lock,
+            locks,
         };
         let found = runs.look_around().map_err(failed)?;
+        runs.remove_strays().map_err(failed)?;
         Ok((runs, found))
     }
 
@@ -141,6 +181,7 @@ impl Runs {
         bounds: &Bounds,
         extra_env: &[(String, String)],
     ) -> Result<(), StartError> {
+        let mut state = self.state();
         let start = Start {
             key,
             work,
@@ -148,10 +189,11 @@ impl Runs {
             extra_env,
             means: &self.settings.means,
             plugin: self.settings.exec_plugin.as_deref(),
+            scratch: self.scratch(key),
+            user: state.user(self.settings.users.as_ref())?,
         };
         start.check()?;
         let dir = self.dir_of(key);
-        let mut watchers = self.watchers();
         start.make_dir(&dir)?;
         let started = fifo::reader(&dir.alive()).and_then(|reader| {
             let reader = pipe::Receiver::from_file(reader)?;
@@ -159,7 +201,10 @@ impl Runs {
             Ok((reader, shim))
         });
         match started {
-            Ok((reader, shim)) => self.watch(&mut watchers, key, reader, Some(shim)),
+            Ok((reader, shim)) => {
+                let user = start.user.map(|user| user.id);
+                self.watch(&mut state, key, user, reader, Some(shim));
+            }
             Err(error) => {
                 let _ = self.remove(key, &dir);
                 return Err(StartError::Shim(error));
@@ -170,16 +215,75 @@ impl Runs {
 
     /// SIGTERM to all of the run, and SIGKILL once the grace is over. The shim sees to both, whatever becomes of the agent. Does
     /// nothing to a run that is over. Said again, it can shorten the grace.
+    ///
+    /// A shim that has not ended its run a margin after the grace is killed, and the run is lost: it may have been stopped by its
+    /// own run.
     pub fn stop(&self, key: RunKey, grace: Duration) -> Result<(), RunError> {
+        self.stop_because(key, grace, StopReason::Told)
+    }
+
+    fn stop_because(&self, key: RunKey, grace: Duration, why: StopReason) -> Result<(), RunError> {
         let dir = self.there(key)?;
         let grace_ms = u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
         // The shim may not have heard the last word yet, and would miss that it was a shorter one.
         let earlier = dir.stop().ok().flatten();
-        let grace_ms = earlier.map_or(grace_ms, |earlier| earlier.grace_ms.min(grace_ms));
+        let stop = Stop {
+            grace_ms: earlier.map_or(grace_ms, |earlier| earlier.grace_ms.min(grace_ms)),
+            why: earlier.map_or(why, |earlier| earlier.why.max(why)),
+        };
+        if let Some(living) = self.state().living.get(&key) {
+            let end_by = Instant::now().checked_add(grace.saturating_add(self.settings.margin));
+            living.end_by.send_if_modified(|before| {
+                let sooner = end_by.is_some_and(|by| before.is_none_or(|before| by < before));
+                if sooner {
+                    *before = end_by;
+                }
+                sooner
+            });
+        }
         let told = dir
-            .write_stop(Stop { grace_ms })
+            .write_stop(stop)
             .and_then(|()| fifo::poke(&dir.control()));
         told.map_err(|source| RunError::Io { key, source })
+    }
+
+    /// Ends the runs that use more room on the disk than they may, or of all the most where the disk is short of it; `bytes_max` 0:
+    /// a quarter of the file system. Reads all their directories.
+    pub fn end_excesses(&self, bytes_max: u64, pressure_percent: u8) -> io::Result<()> {
+        let on_disk = self
+            .settings
+            .work_dir
+            .as_ref()
+            .unwrap_or(&self.settings.dir);
+        let disk = rustix::fs::statvfs(on_disk)?;
+        let disk = Disk {
+            size: disk.f_frsize * disk.f_blocks,
+            free: disk.f_frsize * disk.f_bavail,
+        };
+        let limits = Limits::new(bytes_max, pressure_percent, disk);
+        let keys: Vec<RunKey> = self.state().living.keys().copied().collect();
+        for (key, excess) in room::excesses(&self.rooms(&keys), limits, disk) {
+            tracing::warn!(%key, %excess, "a run is ended");
+            if let Err(error) = self.stop_because(key, Duration::ZERO, StopReason::OutOfDisk) {
+                tracing::error!(%key, %error, "a run cannot be stopped");
+            }
+        }
+        Ok(())
+    }
+
+    fn rooms(&self, keys: &[RunKey]) -> Vec<(RunKey, Room)> {
+        let shim = |key: &RunKey| self.dir_of(*key).shim().ok().flatten();
+        let shims: Vec<u32> = keys
+            .iter()
+            .map(|key| shim(key).map_or(0, |shim| shim.pid))
+            .collect();
+        let processes = processes::descendants_of(&shims);
+        let rooms = keys.iter().zip(processes).map(|(key, processes)| {
+            let scratch = self.scratch(*key);
+            let scratch = scratch.unwrap_or_else(|| self.dir_of(*key).scratch());
+            (*key, room::measure(&scratch, &processes))
+        });
+        rooms.collect()
     }
 
     /// The next run that is over, each once in the life of this. A future that is dropped loses none.
@@ -217,9 +321,11 @@ impl Runs {
 
     /// Half-removed is removed, also for a later life of the agent.
     fn remove(&self, key: RunKey, dir: &RunDir) -> io::Result<()> {
-        let cgroup = dir.run().ok().flatten().and_then(|run| run.cgroup);
-        if let Some(cgroup) = cgroup {
-            crate::cgroup::remove(&cgroup);
+        if let Some(run) = dir.run().ok().flatten() {
+            if let Some(cgroup) = run.cgroup {
+                crate::cgroup::remove(&cgroup);
+            }
+            room::remove(&run.scratch.unwrap_or_else(|| dir.scratch()))?;
         }
         let gone = self.settings.dir.join(format!("{GONE}{key}"));
         remove_if_there(&gone)?;
@@ -229,6 +335,29 @@ impl Runs {
 
     fn dir_of(&self, key: RunKey) -> RunDir {
         RunDir::new(self.settings.dir.join(key.to_string()))
+    }
+
+    /// `None`: it is in the run's directory.
+    fn scratch(&self, key: RunKey) -> Option<PathBuf> {
+        let work_dir = self.settings.work_dir.as_ref()?;
+        Some(work_dir.join(key.to_string()))
+    }
+
+    /// Working directories whose runs are not there any more.
+    fn remove_strays(&self) -> io::Result<()> {
+        let Some(work_dir) = &self.settings.work_dir else {
+            return Ok(());
+        };
+        for entry in fs::read_dir(work_dir)?.flatten() {
+            let key = RunKey::from_name(&entry.file_name().to_string_lossy());
+            let stray = key.filter(|key| !self.state().living.contains_key(key));
+            if stray.is_some()
+                && let Err(error) = room::remove(&entry.path())
+            {
+                tracing::warn!(path = %entry.path().display(), %error, "cannot be removed");
+            }
+        }
+        Ok(())
     }
 
     fn there(&self, key: RunKey) -> Result<RunDir, RunError> {
@@ -242,7 +371,7 @@ impl Runs {
 
     fn look_around(&self) -> io::Result<Vec<Found>> {
         let mut found = Vec::new();
-        let mut watchers = self.watchers();
+        let mut state = self.state();
         for entry in fs::read_dir(&self.settings.dir)? {
             let entry = entry?;
             let (path, name) = (entry.path(), entry.file_name());
@@ -262,18 +391,13 @@ impl Runs {
             }
             let key = RunKey::from_name(&name).filter(|_| path.is_dir());
             let one = key.ok_or_else(|| Damaged::Name(path.clone()));
-            let one = one.and_then(|key| self.examine(&mut watchers, key, &path));
+            let one = one.and_then(|key| self.examine(&mut state, key, &path));
             found.push(one.unwrap_or_else(|error| Found::Damaged { path, key, error }));
         }
         Ok(found)
     }
 
-    fn examine(
-        &self,
-        watchers: &mut JoinSet<()>,
-        key: RunKey,
-        path: &Path,
-    ) -> Result<Found, Damaged> {
+    fn examine(&self, state: &mut State, key: RunKey, path: &Path) -> Result<Found, Damaged> {
         let dir = RunDir::new(path.to_owned());
         let reader =
             living(&dir).and_then(|reader| reader.map(pipe::Receiver::from_file).transpose());
@@ -283,25 +407,41 @@ impl Runs {
         })?;
         match reader {
             Some(reader) => {
-                self.watch(watchers, key, reader, None);
+                let user = dir.run()?.and_then(|run| run.user).map(|user| user.id);
+                self.watch(state, key, user, reader, None);
                 Ok(Found::Running(key))
             }
-            None => conclude(key, &dir).map(|end| Found::Ended(Ended { key, end })),
+            None => {
+                let end = conclude(key, &dir)?;
+                remove_scratch(key, &dir);
+                Ok(Found::Ended(Ended { key, end }))
+            }
         }
     }
 
     fn watch(
         &self,
-        watchers: &mut JoinSet<()>,
+        state: &mut State,
         key: RunKey,
+        user: Option<u32>,
         reader: pipe::Receiver,
         shim: Option<Child>,
     ) {
         // Those that are done would be kept until they are asked for.
-        while watchers.try_join_next().is_some() {}
+        while state.watchers.try_join_next().is_some() {}
         let (dir, ended) = (self.dir_of(key), self.ended.clone());
-        watchers.spawn(async move {
-            until_closed(&reader).await;
+        let (end_by, deadline) = watch::channel(None);
+        state.living.insert(key, Living { user, end_by });
+        let all = Arc::clone(&self.state);
+        state.watchers.spawn(async move {
+            tokio::select! {
+                () = until_closed(&reader) => {}
+                () = until_due(deadline) => {
+                    kill_shim(key, &dir);
+                    until_closed(&reader).await;
+                }
+            }
+            let scratch = dir.clone();
             let concluded = tokio::task::spawn_blocking(move || {
                 // It has closed all it had, so it is about to be gone.
                 if let Some(mut shim) = shim
@@ -313,30 +453,120 @@ impl Runs {
                 dir.path().is_dir().then(|| {
                     conclude(key, &dir).unwrap_or_else(|error| {
                         tracing::error!(%key, %error, "what a shim has left cannot be read");
-                        end_lost(key, &dir, None)
+                        end_lost(key, &dir, None, user)
                     })
                 })
             });
+            // From here on another run may have its user.
+            unpoisoned(&all).living.remove(&key);
             match concluded.await {
                 // Whoever receives it is gone only together with this.
                 Ok(Some(end)) => drop(ended.send(Ended { key, end })),
                 Ok(None) => {}
                 Err(error) => tracing::error!(%key, %error, "how a run ended was not found out"),
             }
+            let removed = tokio::task::spawn_blocking(move || remove_scratch(key, &scratch));
+            drop(removed.await);
         });
     }
 
-    /// Nothing that panics leaves it half changed.
-    fn watchers(&self) -> MutexGuard<'_, JoinSet<()>> {
-        self.watchers.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        unpoisoned(&self.state)
+    }
+}
+
+/// Nothing that panics leaves it half changed.
+fn unpoisoned(state: &Mutex<State>) -> MutexGuard<'_, State> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    /// `None`: commands run as the agent's user.
+    fn user(&mut self, users: Option<&RunUsers>) -> Result<Option<RunUser>, StartError> {
+        let Some(users) = users else {
+            return Ok(None);
+        };
+        let used = self.living.values().filter_map(|living| living.user);
+        let user = users.pick(self.user_last_given, &used.collect());
+        let user = user.ok_or(StartError::NoUserLeft { count: users.count })?;
+        self.user_last_given = Some(user.id);
+        Ok(Some(user))
+    }
+}
+
+/// `for_others`: other users may enter it, though not list it.
+fn open_work_dir(path: &Path, for_others: bool) -> Result<PathBuf, OpenError> {
+    let failed = |source| OpenError::Directory {
+        path: path.to_owned(),
+        source,
+    };
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    builder.mode(if for_others { 0o711 } else { 0o700 });
+    builder.create(path).map_err(failed)?;
+    path.canonicalize().map_err(failed)
+}
+
+fn lock(dir: &Path) -> Result<File, OpenError> {
+    let failed = |source| OpenError::Directory {
+        path: dir.to_owned(),
+        source,
+    };
+    let mut options = fs::OpenOptions::new();
+    let options = options.write(true).create(true).truncate(false).mode(0o600);
+    let lock = options.open(dir.join(LOCK)).map_err(failed)?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(OpenError::InUse(dir.to_owned())),
+        Err(TryLockError::Error(error)) => Err(failed(error)),
+    }
+}
+
+/// What a run has written to its working directory is not kept.
+fn remove_scratch(key: RunKey, dir: &RunDir) {
+    let scratch = dir.run().ok().flatten().and_then(|run| run.scratch);
+    let scratch = scratch.unwrap_or_else(|| dir.scratch());
+    if let Err(error) = room::remove(&scratch) {
+        tracing::warn!(%key, path = %scratch.display(), %error, "cannot be removed");
+    }
+}
+
+/// The number of the shim is still its own, because its pipe is open.
+fn kill_shim(key: RunKey, dir: &RunDir) {
+    tracing::error!(%key, "a shim has not ended its run in time, and is killed with it");
+    match dir.shim() {
+        Ok(Some(shim)) => processes::signal(shim.pid, shim.started_ticks, Signal::KILL),
+        Ok(None) => tracing::error!(%key, "the shim has not said which process it is"),
+        Err(error) => tracing::error!(%key, %error, "the shim is not known"),
+    }
+}
+
+/// The moment may come closer while it is waited for.
+async fn until_due(mut deadline: watch::Receiver<Option<Instant>>) {
+    loop {
+        let due = *deadline.borrow_and_update();
+        let due = async {
+            match due {
+                Some(due) => sleep_until(due).await,
+                None => pending().await,
+            }
+        };
+        tokio::select! {
+            () = due => return,
+            changed = deadline.changed() => if changed.is_err() {
+                pending::<()>().await;
+            },
+        }
     }
 }
 
 impl Drop for Runs {
     /// A process that is just being started by another thread has the file, too, until it has become its program.
     fn drop(&mut self) {
-        if let Err(error) = self.lock.unlock() {
-            tracing::warn!(%error, "the directory of runs stays locked");
+        for lock in &self.locks {
+            if let Err(error) = lock.unlock() {
+                tracing::warn!(%error, "a directory of runs stays locked");
+            }
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     Damaged, End, Exit, Lease, Moment, Reason, Usage, cgroup, fifo,
     log::LogWriter,
     processes,
-    run_dir::{self, Run, RunDir},
+    run_dir::{self, Run, RunDir, StopReason},
 };
 use chassis::Stamp;
 use nix::sys::{
@@ -100,6 +100,7 @@ struct Progress {
     status: Option<WaitStatus>,
     stopping: bool,
     killed: bool,
+    out_of_disk: bool,
 }
 
 impl Shim {
@@ -136,6 +137,7 @@ impl Shim {
         let started_ms = now_ms();
         let shim = run_dir::Shim {
             pid: std::process::id(),
+            started_ticks: processes::own_start(),
             boot_id: processes::boot_id(),
             started_ms,
         };
@@ -309,7 +311,10 @@ impl Shim {
         while self.control.read(&mut word).is_ok_and(|length| length > 0) {}
         match self.dir.stop() {
             Ok(None) => {}
-            Ok(Some(stop)) => self.stop(Duration::from_millis(stop.grace_ms)),
+            Ok(Some(stop)) => {
+                self.progress.out_of_disk |= stop.why == StopReason::OutOfDisk;
+                self.stop(Duration::from_millis(stop.grace_ms));
+            }
             // Somebody wanted something, and there is nothing else to want.
             Err(error) => {
                 chassis::note!("{error}");
@@ -422,8 +427,10 @@ impl Shim {
             signal: number(status.and_then(WaitStatus::terminating_signal)),
             reason: Reason::None,
         };
+        if self.progress.out_of_disk && exit != Exit::default() {
+            exit.reason = Reason::OutOfDisk;
         // One that ended by itself in the last moment was not killed.
-        if self.progress.killed && status.is_some_and(WaitStatus::signaled) {
+        } else if self.progress.killed && status.is_some_and(WaitStatus::signaled) {
             exit.reason = Reason::Killed;
         } else if matches!(self.dir.not_started(), Ok(Some(why)) if why.code == exit.code) {
             exit.reason = Reason::CouldNotStart;

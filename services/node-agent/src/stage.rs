@@ -4,7 +4,10 @@
 //! It is a program of its own because a safe program cannot do this between fork and exec. So the shim itself stays outside
 //! the run's cgroup and limits.
 
-use crate::run_dir::{NotStarted, Run, RunDir};
+use crate::{
+    run_dir::{NotStarted, Run, RunDir},
+    user,
+};
 use nix::sys::signal::SigSet;
 use rustix::{
     process::{
@@ -14,7 +17,8 @@ use rustix::{
     thread::sched_setaffinity,
 };
 use std::{
-    fs, io,
+    fs::{self, File},
+    io::{self, Write},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
@@ -57,13 +61,32 @@ impl StageError {
 /// Returns only if there is no command.
 pub fn stage(dir: &Path, shim: &str) -> ExitCode {
     let dir = RunDir::new(dir.to_owned());
+    let not_started = dir.create_not_started();
     let Err(error) = become_the_command(&dir, shim);
     chassis::note!("apportion: {error}");
     let code = error.code();
-    if let Err(error) = dir.write_not_started(NotStarted { code }) {
+    if let Err(error) = not_started.and_then(|file| say(file, NotStarted { code })) {
         chassis::note!("apportion: {error}");
     }
     ExitCode::from(code)
+}
+
+fn say(mut file: File, why: NotStarted) -> io::Result<()> {
+    file.write_all(&serde_json::to_vec(&why)?)
+}
+
+/// Ties this process to its shim: it is killed when the shim dies.
+fn tie_to(shim: &str) -> Result<(), StageError> {
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|source| StageError::Prepare {
+        what: "die with the shim",
+        source: source.into(),
+    })?;
+    // It may have died before that.
+    let parent = getppid().map(|parent| parent.as_raw_nonzero().to_string());
+    match parent.as_deref() == Some(shim) {
+        true => Ok(()),
+        false => Err(StageError::Orphaned),
+    }
 }
 
 fn become_the_command(dir: &RunDir, shim: &str) -> Result<std::convert::Infallible, StageError> {
@@ -73,12 +96,7 @@ fn become_the_command(dir: &RunDir, shim: &str) -> Result<std::convert::Infallib
             source: source.into(),
         }
     };
-    set_parent_process_death_signal(Some(Signal::KILL)).map_err(prepare("die with the shim"))?;
-    // It may have died before that.
-    let parent = getppid().map(|parent| parent.as_raw_nonzero().to_string());
-    if parent.as_deref() != Some(shim) {
-        return Err(StageError::Orphaned);
-    }
+    tie_to(shim)?;
     let run = dir.run()?;
     let run = run.ok_or_else(|| StageError::NoRun(dir.path().to_owned()))?;
     if let Some(cgroup) = &run.cgroup {
@@ -88,6 +106,15 @@ fn become_the_command(dir: &RunDir, shim: &str) -> Result<std::convert::Infallib
         })?;
     }
     take_on(&run).map_err(prepare("take on the limits"))?;
+    if let (Some(user), Some(scratch)) = (&run.user, &run.scratch) {
+        let entered = user::enter(user, scratch, run.bounds.memory_bytes_max());
+        entered.map_err(|source| StageError::Prepare {
+            what: "become the user of the run",
+            source,
+        })?;
+        // The kernel has untied it.
+        tie_to(shim)?;
+    }
     let working_dir = run.working_dir.as_deref().unwrap_or(Path::new("/"));
     std::env::set_current_dir(working_dir).map_err(|source| StageError::WorkingDir {
         path: working_dir.to_owned(),
@@ -126,6 +153,10 @@ fn take_on(run: &Run) -> rustix::io::Result<()> {
         }
         sched_setaffinity(None, &mask)?;
     }
+    // The kernel counts those of the user, so of a user that has more than this run they are not the run's.
+    if run.user.is_some() && bounds.processes_max > 0 {
+        limit(Resource::Nproc, bounds.processes_max.into())?;
+    }
     Ok(())
 }
 
@@ -134,9 +165,13 @@ fn limit_memory(run: &Run) -> rustix::io::Result<()> {
     let Some(bytes) = run.data_bytes_max() else {
         return Ok(());
     };
+    limit(Resource::Data, bytes)
+}
+
+fn limit(resource: Resource, most: u64) -> rustix::io::Result<()> {
     let limit = Rlimit {
-        current: Some(bytes),
-        maximum: Some(bytes),
+        current: Some(most),
+        maximum: Some(most),
     };
-    setrlimit(Resource::Data, limit)
+    setrlimit(resource, limit)
 }

@@ -6,14 +6,16 @@ use crate::{
     environment::{self, Variables},
     fifo,
     plugin::Assignment,
+    room,
     run_dir::{Run, RunDir, private},
+    user::{RunUser, WORK, make_scratch},
     work::NICE_MAX,
 };
 use std::{
     fs::{self, DirBuilder, OpenOptions},
     io::{self, Write},
     os::unix::fs::DirBuilderExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
@@ -36,6 +38,10 @@ pub enum StartError {
     Nice { nice: u8 },
     #[error("a set of no CPUs")]
     NoCpus,
+    #[error(
+        "all {count} users of run_users have runs: enlarge the range, or lower max_runs below it"
+    )]
+    NoUserLeft { count: u32 },
     #[error("cannot make the cgroup: {0}")]
     Cgroup(#[from] NoCgroup),
     #[error("cannot make the run's directory: {0}")]
@@ -55,6 +61,7 @@ impl StartError {
             | StartError::NoCpus => true,
             StartError::AlreadyThere(_)
             | StartError::ImageNeedsPlugin
+            | StartError::NoUserLeft { .. }
             | StartError::Cgroup(_)
             | StartError::Directory(_)
             | StartError::Shim(_) => false,
@@ -70,6 +77,9 @@ pub(crate) struct Start<'a> {
     pub extra_env: &'a [(String, String)],
     pub means: &'a Means,
     pub plugin: Option<&'a Path>,
+    /// Directory with all that the command may write; `None`: one in the run's directory.
+    pub scratch: Option<PathBuf>,
+    pub user: Option<RunUser>,
 }
 
 impl Start<'_> {
@@ -133,6 +143,9 @@ impl Start<'_> {
             .and_then(|()| fs::rename(unfinished.path(), dir.path()));
         made.map_err(|error| {
             let _ = fs::remove_dir_all(unfinished.path());
+            if let Some(scratch) = &run.scratch {
+                let _ = room::remove(scratch);
+            }
             if let Some(cgroup) = &cgroup {
                 cgroup::remove(cgroup);
             }
@@ -140,10 +153,14 @@ impl Start<'_> {
         })
     }
 
-    fn run(&self, dir: &RunDir, cgroup: Option<std::path::PathBuf>) -> Run {
+    fn run(&self, dir: &RunDir, cgroup: Option<PathBuf>) -> Run {
         let of_plugin = self.plugin.map(|path| path.to_string_lossy().into_owned());
         let by_plugin = of_plugin.is_some();
-        let (work, inherited) = (self.work, environment::inherited());
+        let scratch = self.scratch.as_ref();
+        let own_dir = scratch.map_or_else(|| dir.scratch(), |scratch| scratch.join(WORK));
+        let work = self.work;
+        let home = self.user.as_ref().map(|_| own_dir.as_path());
+        let inherited = environment::inherited(home);
         Run {
             key: self.key,
             env: if by_plugin {
@@ -156,12 +173,14 @@ impl Start<'_> {
             working_dir: match (&work.working_dir, by_plugin) {
                 (_, true) => None,
                 (Some(path), false) => Some(path.clone()),
-                (None, false) => Some(dir.work()),
+                (None, false) => Some(own_dir),
             },
             told: self.extra_env.to_vec(),
             bounds: self.bounds.clone(),
             cgroup,
             by_plugin,
+            scratch: self.scratch.clone(),
+            user: self.user.clone(),
         }
     }
 
@@ -174,7 +193,13 @@ impl Start<'_> {
     fn fill(&self, unfinished: &RunDir, dir: &RunDir, run: &Run) -> io::Result<()> {
         remove_if_there(unfinished.path())?;
         DirBuilder::new().mode(0o700).create(unfinished.path())?;
-        DirBuilder::new().mode(0o700).create(unfinished.work())?;
+        match &run.scratch {
+            Some(scratch) => {
+                room::remove(scratch)?;
+                make_scratch(scratch, run.user.as_ref())?;
+            }
+            None => DirBuilder::new().mode(0o700).create(unfinished.scratch())?,
+        }
         let write = |path: &Path, bytes: &[u8]| private().open(path)?.write_all(bytes);
         let payload = &self.work.payload;
         let has_payload = !payload.is_empty();

@@ -35,6 +35,9 @@ pub struct Bounds {
     pub nice: u8,
     /// Of its output, the newest so many bytes are kept.
     pub log_bytes_max: u64,
+    /// Greatest number of its processes and threads; 0: no limit.
+    #[serde(default)]
+    pub processes_max: u32,
 }
 
 /// The kernel knows no greater one.

@@ -5,7 +5,8 @@ use ledger::{Draft, IllegalEvent};
 use std::{collections::BTreeMap, fmt};
 use vocab::fact::{AllocationPlaced, RunReported};
 use vocab::{
-    AllocationNo, AllocationSpec, At, EncodedSpec, EncodedSpecs, Millis, RunExit, RunState, Token,
+    AllocationNo, AllocationSpec, At, EncodedSpec, EncodedSpecs, Millis, RunExit, RunExitReason,
+    RunState, Token,
 };
 
 /// What an agent says of one of its runs.
@@ -38,6 +39,15 @@ fn told(origins: &BTreeMap<AllocationNo, Origin>, assignment: &Assignment) -> As
         origin: origin.cloned().map(Box::new),
         ..assignment.clone()
     }
+}
+
+/// Below the level of its reason a run that the agent has ended was killed.
+fn of_level(exit: RunExit, draft: &Draft) -> RunExit {
+    let reason = exit.reason.map(|reason| match draft.is_at(reason.since()) {
+        true => reason,
+        false => RunExitReason::Killed,
+    });
+    RunExit { reason, ..exit }
 }
 
 /// Records a report that moves the run on. A repeated or late one, or one of another life of the agent, changes nothing.
@@ -74,7 +84,7 @@ pub(super) fn decide(
         node: node.clone(),
         state: said,
         at,
-        exit: report.exit,
+        exit: report.exit.map(|exit| of_level(exit, draft)),
     };
     draft.emit(state, reported);
 }

@@ -16,7 +16,7 @@ use vocab::fact::{
 };
 use vocab::{
     AllocationSpec, Dependency, EndCause, Event, EventNo, Level, Lsn, Operation, PlacementPolicy,
-    PreemptionCause, RunExit, RunState,
+    PreemptionCause, RunExit, RunExitReason, RunState,
 };
 
 const LEASE: i64 = 10;
@@ -84,8 +84,10 @@ fn words(event: &Event) -> String {
             exit,
             ..
         }) => {
-            let exit = exit.map(|exit| format!(" with {}", exit.code));
-            let exit = exit.unwrap_or_default();
+            let exit = exit.map_or_else(String::new, |exit| {
+                let reason = exit.reason.map(|reason| format!(" {reason:?}"));
+                format!(" with {}{}", exit.code, reason.unwrap_or_default())
+            });
             format!("{} {state:?} at {}{exit}", allocation.0, at.0)
         }
         other => format!("{other:?}"),
@@ -811,6 +813,30 @@ fn the_exit_of_a_command_is_recorded() {
         });
     }
     t.check(0, failed, &["7 Failed at 0 with 3"]);
+}
+
+#[test]
+fn a_reason_that_the_cell_does_not_know_yet_is_another_one() {
+    let check = |level, expected| {
+        let mut t = Table::new();
+        t.check(0, register(1), &["n registered 1"]);
+        t.level = level;
+        t.place(7, "n", 1);
+        let mut failed = report(1, 7, RunState::Failed, 0);
+        if let Some(Command::Report { report, .. }) = &mut failed {
+            report.exit = Some(RunExit {
+                code: 3,
+                reason: Some(RunExitReason::OutOfDisk),
+                ..RunExit::default()
+            });
+        }
+        t.check(0, failed, &[expected]);
+    };
+    check(Level::KNOWN, "7 Failed at 0 with 3 OutOfDisk");
+    check(
+        Level(Level::OUT_OF_DISK.0 - 1),
+        "7 Failed at 0 with 3 Killed",
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::Written;
 use ledger::Draft;
 use vocab::fact::{AllocationEnded, AllocationRequeued, AllocationStarted};
 use vocab::{
-    AllocationNo, EndCause, Millis, RunExit, RunState, SchedulingPolicy,
+    AllocationNo, EndCause, Millis, RunExit, RunExitReason, RunState, SchedulingPolicy,
     sabotage::{self, Bug},
 };
 
@@ -113,18 +113,20 @@ fn over(
 ) -> Written {
     let live = allocations.get(&allocation);
     match live.and_then(|live| Some((live, live.binding()?))) {
-        Some((live, binding)) if again(live, binding, cause) => AllocationRequeued {
-            allocation,
-            cause,
-            at,
-            not_before: Millis(now.0.saturating_add_unsigned(pause_ms(
-                live,
+        Some((live, binding)) if !harmed_its_node(exit) && again(live, binding, cause) => {
+            AllocationRequeued {
+                allocation,
                 cause,
-                settings.policy(),
-            ))),
-            exit,
+                at,
+                not_before: Millis(now.0.saturating_add_unsigned(pause_ms(
+                    live,
+                    cause,
+                    settings.policy(),
+                ))),
+                exit,
+            }
+            .into()
         }
-        .into(),
         _ => AllocationEnded {
             allocation,
             cause,
@@ -133,6 +135,12 @@ fn over(
         }
         .into(),
     }
+}
+
+/// Whether the run ended with its supervisor. It may have killed or stopped it, and would do so on the next node, too: only a new
+/// request runs it again.
+fn harmed_its_node(exit: Option<RunExit>) -> bool {
+    exit.and_then(|exit| exit.reason) == Some(RunExitReason::SupervisorLost)
 }
 
 /// Whether it is queued again.

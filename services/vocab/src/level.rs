@@ -34,9 +34,11 @@ impl Level {
     pub const REFUSED_VERBS: Self = Self(10);
     /// From here on a run that a drain or a taint of its node ends is evicted, and no longer preempted.
     pub const EVICTIONS: Self = Self(11);
+    /// From here on a run that used too much room on the disk of its node says so.
+    pub const OUT_OF_DISK: Self = Self(12);
     /// The newest that this build knows: it reads all facts up to this level.
     pub const KNOWN: Self = {
-        let (mut newest, mut i) = (Self::EVICTIONS, 0);
+        let (mut newest, mut i) = (Self::OUT_OF_DISK, 0);
         while i < EventKind::ALL.len() {
             let since = EventKind::ALL[i].since();
             if since.0 > newest.0 {
@@ -82,6 +84,7 @@ mod tests {
             Level::NAMED_OPERATORS,
             Level::TEAMS,
             Level::EVICTIONS,
+            Level::OUT_OF_DISK,
         ];
         for level in of_fields {
             facts.entry(level.0).or_default();

@@ -1,5 +1,6 @@
 //! What a run runs, and how that ended.
 
+use crate::Level;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -96,12 +97,29 @@ pub enum RunExitReason {
     CouldNotStart = 2,
     /// It had not stopped when its grace was over.
     Killed = 3,
-    /// Whoever watched it on the node died, and its own end is not known.
+    /// The process that watches it on the node died or had to be killed, and the command's own end is not known.
     SupervisorLost = 4,
     /// The agent of the node was stopping.
     Draining = 5,
     /// The node could not set it up, for no fault of the work.
     NodeFault = 6,
+    /// It used more room on the disk of its node than a run may, or the most of all when that disk was almost full.
+    OutOfDisk = 7,
+}
+
+impl RunExitReason {
+    /// Feature level from which the ledger may have it.
+    pub fn since(self) -> Level {
+        match self {
+            RunExitReason::OutOfDisk => Level::OUT_OF_DISK,
+            RunExitReason::OutOfMemory
+            | RunExitReason::CouldNotStart
+            | RunExitReason::Killed
+            | RunExitReason::SupervisorLost
+            | RunExitReason::Draining
+            | RunExitReason::NodeFault => Level::FIRST,
+        }
+    }
 }
 
 /// What a run used, as its agent has measured it.

@@ -79,6 +79,7 @@ fn exit(exit: RunExit) -> Value {
         RunExitReason::SupervisorLost => "supervisor_lost",
         RunExitReason::Draining => "draining",
         RunExitReason::NodeFault => "node_fault",
+        RunExitReason::OutOfDisk => "out_of_disk",
     });
     object([
         ("code", exit.code.into()),

@@ -520,9 +520,10 @@ pub(crate) fn exited(exit: Option<v1::RunExit>) -> String {
         v1::RunExitReason::OutOfMemory => ", its memory was at its limit",
         v1::RunExitReason::Killed => ", killed when its grace was over",
         v1::RunExitReason::CouldNotStart => ", its command could not be started",
-        v1::RunExitReason::SupervisorLost => ", whoever watched it died",
+        v1::RunExitReason::SupervisorLost => ", its supervisor on the node was lost",
         v1::RunExitReason::Draining => ", its node was stopping",
         v1::RunExitReason::NodeFault => ", the node could not set it up",
+        v1::RunExitReason::OutOfDisk => ", it used too much room on the disk of its node",
         v1::RunExitReason::Unspecified => "",
     };
     match exit.signal {

@@ -29,6 +29,7 @@ use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     future::pending,
     path::PathBuf,
+    sync::Arc,
     time::Duration,
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -45,6 +46,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(500);
 /// Runs in one report, as the contract has it.
 const RUNS_MAX: usize = 1000;
 const LOG_BYTES_MAX: usize = 65_536;
+/// Between two looks at the room that runs use on the disk. A disk takes some GB in that time.
+const MEASURE: Duration = Duration::from_secs(2);
 const BOOT: &str = "boot";
 
 /// The agent, for the chassis.
@@ -84,7 +87,11 @@ impl Service for NodeAgent {
             means: detected.means,
             program: PathBuf::from(RunSettings::OWN_PROGRAM),
             exec_plugin: ctx.settings.exec_plugin.clone(),
+            work_dir: ctx.settings.work_dir.clone(),
+            users: ctx.settings.run_users.clone(),
+            margin: RunSettings::MARGIN,
         })?;
+        let runs = Arc::new(runs);
         let subjects = ctx.subjects();
         let identity = match &ctx.settings.token_file {
             Some(token) => {
@@ -98,6 +105,7 @@ impl Service for NodeAgent {
         };
         let creds = identity.as_ref().map(Identity::creds);
         let client = connect(&ctx, creds, &node).await?;
+        let measuring = end_excesses(Arc::clone(&runs), ctx.settings.clone());
         let agent = Agent::new(&ctx, client, subjects, (node, machine), (runs, found))?;
         let renewing = async {
             match &identity {
@@ -108,6 +116,7 @@ impl Service for NodeAgent {
         tokio::select! {
             done = agent.serve(&ctx, looks) => done,
             () = renewing => Ok(()),
+            () = measuring => Ok(()),
         }
     }
 }
@@ -117,6 +126,21 @@ fn machine(settings: &Settings) -> Result<Machine, DiscoverError> {
         cpu_milli: settings.reserved_cpu_milli,
         memory_bytes: settings.reserved_memory_bytes,
     })
+}
+
+/// Ends runs that fill the disk, for ever.
+async fn end_excesses(runs: Arc<Runs>, settings: Settings) {
+    loop {
+        tokio::time::sleep(MEASURE).await;
+        let (runs, bytes_max) = (Arc::clone(&runs), settings.work_bytes_max);
+        let percent = settings.disk_pressure_percent;
+        let measured = move || runs.end_excesses(bytes_max, percent);
+        match tokio::task::spawn_blocking(measured).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "the room on the disk is not known"),
+            Err(error) => tracing::error!(%error, "the room of runs was not measured"),
+        }
+    }
 }
 
 /// Tries until it may, or is to stop; whether it may. An operator may approve the node later.
@@ -193,7 +217,7 @@ struct Agent {
     /// What the node has, as the cell is told.
     capacity: v1::Register,
     settings: Settings,
-    runs: Runs,
+    runs: Arc<Runs>,
     plan: Plan,
     /// Runs without a command: they hold their place.
     held: BTreeSet<RunKey>,
@@ -263,7 +287,7 @@ impl Agent {
         client: Client,
         subjects: Subjects,
         (node, machine): (Token, Machine),
-        (runs, found): (Runs, Vec<Found>),
+        (runs, found): (Arc<Runs>, Vec<Found>),
     ) -> Result<Self, Failure> {
         let m = &ctx.metrics;
         let metrics = Instruments {

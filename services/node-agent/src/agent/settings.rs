@@ -1,5 +1,6 @@
 //! What a site says of its agent.
 
+use crate::RunUsers;
 use serde::Deserialize;
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -23,13 +24,22 @@ pub struct Settings {
     /// Where less than so many hundredths of the memory are left, the node takes nothing new until twice as many are; 0: it
     /// always does.
     pub memory_pressure_percent: u8,
-    /// The same of the file system of `state_dir`.
+    /// The same of the file system of `state_dir`. With half of that left, the run that uses the most room is ended.
     pub disk_pressure_percent: u8,
     /// The node's labels, as they were approved.
     pub labels: BTreeMap<String, String>,
     /// `arch`, `hostname` and `os` are labels, too. Where nodes have to join, they have to be approved like all others.
     pub machine_labels: bool,
-    /// Of what a run writes, as much of the newest is kept.
+    /// Where the working directories of runs are, each until its run has ended; absent: in `state_dir`. Another one for each
+    /// agent of a machine, and best on a file system of its own.
+    pub work_dir: Option<PathBuf>,
+    /// Room on the disk that a run may use, in bytes, before it is ended; 0: a quarter of the file system.
+    pub work_bytes_max: u64,
+    /// Processes and threads of a run; 0: no limit. It needs `run_users` or cgroups.
+    pub processes_max: u32,
+    /// Users of which each run gets one; absent: commands run as the agent's user.
+    pub run_users: Option<RunUsers>,
+    /// Of what a run writes to its output, as much of the newest is kept.
     pub log_bytes_max: u64,
     /// Logs of so many runs that are over are kept.
     pub logs_max: usize,
@@ -65,6 +75,10 @@ impl Default for Settings {
             disk_pressure_percent: 5,
             labels: BTreeMap::new(),
             machine_labels: false,
+            work_dir: None,
+            work_bytes_max: 0,
+            processes_max: 16_384,
+            run_users: None,
             log_bytes_max: 16 << 20,
             logs_max: 1000,
             log_age_ms: 24 * 3_600_000,

@@ -36,6 +36,7 @@ pub fn of(
         gpus: assignment.gpus.iter().map(|share| share.device).collect(),
         nice: 0,
         log_bytes_max: settings.log_bytes_max,
+        processes_max: settings.processes_max,
     };
     Some((work, bounds))
 }
@@ -105,6 +106,7 @@ pub fn exit(exit: Exit, usage: Option<Usage>) -> v1::RunExit {
         Reason::AgentLost => RunExitReason::SupervisorLost,
         Reason::Draining => RunExitReason::Draining,
         Reason::NodeFault => RunExitReason::NodeFault,
+        Reason::OutOfDisk => RunExitReason::OutOfDisk,
     };
     v1::RunExit {
         code: exit.code.into(),

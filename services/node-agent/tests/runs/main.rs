@@ -11,3 +11,4 @@ mod plugin;
 mod program;
 mod restart;
 mod stop;
+mod user;

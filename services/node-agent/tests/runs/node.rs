@@ -13,12 +13,18 @@ pub struct Node {
 
 impl Node {
     pub fn new() -> Node {
-        let folder = tempfile::tempdir().expect("a folder");
+        Node::in_folder(tempfile::tempdir().expect("a folder"))
+    }
+
+    pub fn in_folder(folder: tempfile::TempDir) -> Node {
         let settings = Settings {
             dir: folder.path().join("runs"),
             means: Means::ProcessGroup,
             program: PathBuf::from(env!("CARGO_BIN_EXE_apportion-node-agent")),
             exec_plugin: None,
+            work_dir: None,
+            users: None,
+            margin: Settings::MARGIN,
         };
         Node { folder, settings }
     }

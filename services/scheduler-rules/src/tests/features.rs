@@ -409,7 +409,7 @@ fn a_node_takes_as_many_runs_as_it_may_whatever_they_ask_for() {
     assert_eq!((w.held(&small), w.held(&gang)), (vec![], vec![]));
 }
 
-fn drain(node: &str, drain: bool, at_once: u32) -> AdminChange {
+pub(super) fn drain(node: &str, drain: bool, at_once: u32) -> AdminChange {
     AdminChange::Cordon(CordonSet {
         node: token(node),
         cordoned: drain,

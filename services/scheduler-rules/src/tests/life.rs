@@ -155,6 +155,34 @@ fn a_failed_run_is_tried_again_after_a_pause_and_elsewhere() {
 }
 
 #[test]
+fn a_run_that_ended_with_its_supervisor_goes_to_no_other_node() {
+    for (drained, ended) in [(false, "1 ended failed"), (true, "1 ended evicted")] {
+        let mut w = World::new();
+        w.node("n", 1, capacity(4, 64, 0));
+        w.node("m", 1, capacity(4, 64, 0));
+        let mut spec = small(3);
+        spec.restart.retries = 5;
+        let jobs = w.submit("t", 1, spec);
+        check(&mut w, &jobs, &["1 on m"]);
+        w.report(jobs[0], "m", RunState::Started);
+        w.settle();
+        let mut state = RunState::Failed;
+        if drained {
+            w.admin(super::features::drain("m", true, 0));
+            // Told to stop, and its agent has not reported its end.
+            w.decide();
+            state = RunState::Stopped;
+        }
+        let exit = RunExit {
+            reason: Some(RunExitReason::SupervisorLost),
+            ..RunExit::default()
+        };
+        w.report_exit(jobs[0], "m", state, Some(exit));
+        check(&mut w, &jobs, &[ended]);
+    }
+}
+
+#[test]
 fn a_rejected_run_goes_back_to_the_queue_without_a_try_and_avoids_the_last_nodes() {
     let mut w = World::new();
     let mut spec = small(3);

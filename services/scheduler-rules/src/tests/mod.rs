@@ -36,7 +36,7 @@ use vocab::fact::{
 use vocab::{
     AdminChange, AllocationSpec, EndCause, Event, Gang, GpuRequest, Lsn, ModelGrant, NodeCapacity,
     Operation, PlacementRules, PriorityClass, PriorityTarget, QueueSettings, Refusal, Requirement,
-    Rule, RunState, SchedulingPolicy,
+    Rule, RunExit, RunExitReason, RunState, SchedulingPolicy,
 };
 
 /// A scheduler with its ledger's clock, and agents that start, and stop, at once.
@@ -370,13 +370,17 @@ impl World {
     }
 
     pub fn report_by_itself(&mut self, no: u64, node: &str, state: RunState) {
+        self.report_exit(no, node, state, None);
+    }
+
+    pub fn report_exit(&mut self, no: u64, node: &str, state: RunState, exit: Option<RunExit>) {
         let at = self.now;
         self.observe(Event::RunReported(RunReported {
             allocation: AllocationNo(no),
             node: token(node),
             state,
             at,
-            exit: None,
+            exit,
         }));
     }
 
