@@ -59,8 +59,13 @@ impl Wire {
     ) -> std::io::Result<()> {
         let (head, all) = (headers.len(), headers.len() + payload.len());
         let line = format!("HPUB {subject} {head} {all}\r\n");
-        let message = [line.as_bytes(), headers, payload, b"\r\n"].concat();
-        let Err(error) = self.0.write_all(&message).await else {
+        self.send(&[line.as_bytes(), headers, payload, b"\r\n"].concat())
+            .await
+    }
+
+    /// Sends lines of the protocol.
+    pub async fn send(&mut self, lines: &[u8]) -> std::io::Result<()> {
+        let Err(error) = self.0.write_all(lines).await else {
             return Ok(());
         };
         // Before a server closes a connection, it says why.

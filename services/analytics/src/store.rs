@@ -30,7 +30,14 @@ use chassis::warm::Drifted;
 use clickhouse::{Client, Compression, Row, RowOwned, RowRead, RowWrite, query::Query};
 use ledger::SinkError;
 use serde::Deserialize;
-use std::{future::Future, time::Duration};
+use std::{
+    future::Future,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 use vocab::CellNo;
 
 /// An INSERT or a query that takes longer has an outcome that nobody knows; it is tried again.
@@ -45,6 +52,9 @@ pub enum StoreError {
     /// Who answers has a certificate of somebody else's.
     #[error("clickhouse.ca_file does not vouch for the server: {0}")]
     Untrusted(String),
+    /// A part of a table cannot be read: a full disk or a broken one has damaged it. The tables come from the ledger again.
+    #[error("a part of a table is damaged: {0}")]
+    Damaged(String),
     /// Somebody else has moved the position, or dropped or emptied tables or database: read the position again.
     #[error("the tables were moved on or emptied by somebody else")]
     Moved,
@@ -55,6 +65,9 @@ pub enum StoreError {
     Unfit(String),
 }
 
+/// CHECKSUM_DOESNT_MATCH, CORRUPTED_DATA and POTENTIALLY_BROKEN_DATA_PART.
+const DAMAGED: [&str; 3] = ["Code: 40.", "Code: 246.", "Code: 740."];
+
 impl From<clickhouse::error::Error> for StoreError {
     fn from(error: clickhouse::error::Error) -> Self {
         let text = error.to_string();
@@ -64,6 +77,9 @@ impl From<clickhouse::error::Error> for StoreError {
         // UNKNOWN_TABLE and UNKNOWN_DATABASE: they were there when the service booted.
         if text.contains("Code: 60.") || text.contains("Code: 81.") {
             return Self::Moved;
+        }
+        if DAMAGED.iter().any(|code| text.contains(code)) {
+            return Self::Damaged(text);
         }
         Self::Unavailable(text)
     }
@@ -100,6 +116,8 @@ pub struct Store {
     cell: CellNo,
     memory: known::Memory,
     beside: Option<Beside>,
+    /// A statement has found a damaged part. It may have been a question, and the sink is to make the tables again.
+    damaged: Arc<AtomicBool>,
 }
 
 impl Store {
@@ -127,6 +145,7 @@ impl Store {
             cell,
             memory: known::Memory::default(),
             beside: None,
+            damaged: Arc::default(),
         }
     }
 
@@ -140,15 +159,27 @@ impl Store {
 
     async fn execute(&self, sql: &str) -> Result<(), StoreError> {
         // A question mark in a file is a question mark, not a parameter.
-        within(self.client.query_raw(sql).execute()).await
+        self.noted(within(self.client.query_raw(sql).execute()).await)
     }
 
     async fn fetch_all<R: RowOwned + RowRead>(&self, query: Query) -> Result<Vec<R>, StoreError> {
-        within(query.fetch_all::<R>()).await
+        self.noted(within(query.fetch_all::<R>()).await)
     }
 
     async fn fetch_one<R: RowOwned + RowRead>(&self, query: Query) -> Result<R, StoreError> {
-        within(query.fetch_one::<R>()).await
+        self.noted(within(query.fetch_one::<R>()).await)
+    }
+
+    fn noted<T>(&self, outcome: Result<T, StoreError>) -> Result<T, StoreError> {
+        if let Err(StoreError::Damaged(_)) = &outcome {
+            self.damaged.store(true, Ordering::Relaxed);
+        }
+        outcome
+    }
+
+    /// Returns whether a damaged part was found since this was asked last.
+    fn was_found_damaged(&self) -> bool {
+        self.damaged.swap(false, Ordering::Relaxed)
     }
 
     /// Fails where the server answers nothing for so long: one that hangs would be waited for by the first statement otherwise.

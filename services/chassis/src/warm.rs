@@ -16,7 +16,7 @@ pub use table::{Moment, OutOfRange, bigint, unsigned};
 use ledger::{Batch, Digest, LedgerId, Resume, Sink, SinkError, Witness};
 use sqlx::{Connection, PgConnection, PgPool, Postgres, Transaction};
 use std::{future::Future, time::Duration};
-use table::{Drift, Row};
+use table::{Drift, Row, Snapshot};
 use vocab::Lsn;
 
 /// Rows that go into one statement: beyond about a thousand it is not faster, only larger.
@@ -94,8 +94,8 @@ impl OnDrift {
 pub struct PgSink<T> {
     pool: PgPool,
     tables: T,
-    /// The tables are there.
-    ensured: bool,
+    /// The tables as they were when they were as they are to be; `None`: not known.
+    seen: Option<Snapshot>,
     on_drift: OnDrift,
     /// The last failure that was logged as an error, so that retries do not repeat it.
     reported: Option<String>,
@@ -107,7 +107,7 @@ impl<T: WarmState> PgSink<T> {
         Self {
             pool,
             tables,
-            ensured: false,
+            seen: None,
             on_drift: OnDrift::default(),
             reported: None,
         }
@@ -120,17 +120,23 @@ impl<T: WarmState> PgSink<T> {
     }
 
     /// On a connection of its own: when this ends early, closing it ends the transaction and its lock.
-    async fn ensure(&self) -> Result<(), WarmError> {
+    async fn ensure(&self) -> Result<Snapshot, WarmError> {
         let mut connection = self.pool.acquire().await?.detach();
         let drifts = schema::ensure(&mut connection, T::DDL).await?;
+        let found = schema::found(&mut connection).await?;
         connection.close().await?;
-        Ok(self.on_drift.told(T::NAME, drifts)?)
+        self.on_drift.told(T::NAME, drifts)?;
+        Ok(found)
+    }
+
+    async fn found(&self) -> Result<Snapshot, WarmError> {
+        schema::found(&mut *self.pool.acquire().await?).await
     }
 
     async fn try_resume(&mut self, ledger: LedgerId) -> Result<Resume, WarmError> {
-        if !self.ensured {
-            within(ENSURE_DEADLINE, self.ensure()).await?;
-            self.ensured = true;
+        // A person may have dropped or changed some at any time.
+        if self.seen.is_none() || self.seen != Some(within(APPLY_DEADLINE, self.found()).await?) {
+            self.seen = Some(within(ENSURE_DEADLINE, self.ensure()).await?);
         }
         within(APPLY_DEADLINE, self.position(ledger)).await
     }
@@ -233,7 +239,7 @@ impl<T: WarmState> PgSink<T> {
             return SinkError::Refused(error.to_string());
         }
         if error.tables_changed() {
-            self.ensured = false;
+            self.seen = None;
         }
         let text = error.to_string();
         if !error.passes() && self.reported.as_ref() != Some(&text) {
@@ -262,7 +268,7 @@ impl<T: WarmState> Sink for PgSink<T> {
 
     async fn apply(&mut self, batch: &Batch<T::Change>) -> Result<(), SinkError> {
         // Tables that somebody dropped come back empty, and with them position 0.
-        if !self.ensured {
+        if self.seen.is_none() {
             return Err(SinkError::Moved);
         }
         match self.try_apply(batch).await {

@@ -15,7 +15,9 @@ mod trust;
 pub use creds::{BadCreds, Creds, CredsError, connect, connect_as_nobody, prove, reconnect_delay};
 pub use directory::{Directory, DirectoryError, Plan};
 pub use domain::mint::{MintError, NodeSigner, is_user_key, node_user};
-pub use domain::party::{ANY_CELL, CLAIMS_DELETE, CLAIMS_UPDATE, Guest, SERVICES};
+pub use domain::party::{
+    ANY_CELL, CLAIMS_DELETE, CLAIMS_UPDATE, Guest, SERVICES, TENANT_SUBSCRIPTIONS_MAX,
+};
 pub use files::FileError;
 pub use login::{Login, secret};
 pub use trust::{BadAuthority, client_config, trusting};

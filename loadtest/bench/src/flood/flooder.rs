@@ -7,7 +7,7 @@ use chassis::{Stopwatch, stack::Stack};
 use clap::ValueEnum;
 use client::{Client, NoOutcome, Operation, Position};
 use futures::future::join_all;
-use identity::Creds;
+use identity::{Creds, TENANT_SUBSCRIPTIONS_MAX};
 use prost::Message;
 use replay::{reach::plain, wire::Wire};
 use schemas::v1::{self, Batch, Request, request::Verb};
@@ -33,6 +33,14 @@ pub enum Flood {
     Queries,
     /// Cancels whose headers the client library cannot read: its connection breaks for each.
     Unreadable,
+    /// Cancels on eight connections that wait for no acknowledgement.
+    Unacknowledged,
+    /// Messages of 60 KB in the same way.
+    UnacknowledgedLarge,
+    /// Subscriptions to its own feed on 60 connections that are never read, beside creations of resources.
+    Feeds,
+    /// Queries of its allocations on one connection that waits for no answer.
+    Questions,
 }
 
 /// Operations in one message.
@@ -43,6 +51,13 @@ const AT_ONCE: usize = 32;
 /// Unreadable messages between two looks whether the server has taken them.
 const UNREADABLE_AT_ONCE: usize = 64;
 const UNREADABLE: &[u8] = b"NATS/1.0\r\nA: x\rB: y\r\n\r\n";
+/// Connections that wait for no acknowledgement.
+const UNACKNOWLEDGED: usize = 8;
+const UNACKNOWLEDGED_BYTES: usize = 60_000;
+/// Bytes that are sent at a time on a connection that waits for nothing.
+const SENT_AT_ONCE: usize = 64 << 10;
+/// Connections with subscriptions that are never read.
+const FEEDS: usize = 60;
 const PAUSE: Duration = Duration::from_millis(20);
 
 pub struct Flooder {
@@ -93,10 +108,27 @@ impl Flooder {
             }
             Flood::Connections => self.connects(goes_on).await,
             Flood::Queries => self.queries(goes_on).await,
-            Flood::Unreadable => self.unreadable(goes_on).await.unwrap_or_else(|error| {
-                chassis::note!("loadtest flood: unreadable: {error}");
-                0
-            }),
+            Flood::Unreadable => told(self.unreadable(goes_on).await),
+            Flood::Unacknowledged => {
+                let message = self.publication(&request(cancel).encode_to_vec());
+                self.unacknowledged(goes_on, UNACKNOWLEDGED, &message).await
+            }
+            Flood::UnacknowledgedLarge => {
+                let message = self.publication(&vec![0xff; UNACKNOWLEDGED_BYTES]);
+                self.unacknowledged(goes_on, UNACKNOWLEDGED, &message).await
+            }
+            Flood::Feeds => {
+                let unread = self.unread_feeds().await;
+                let taken = self.publish(goes_on, || batch(create)).await;
+                drop(unread);
+                taken
+            }
+            Flood::Questions => {
+                let subject = Subjects::new(&self.stack.cell.name);
+                let subject = subject.query(self.tenant.as_str(), "allocations");
+                let question = format!("PUB {subject} _INBOX.nobody 0\r\n\r\n");
+                self.unacknowledged(goes_on, 1, question.as_bytes()).await
+            }
         };
         Flooded {
             ops,
@@ -153,11 +185,68 @@ impl Flooder {
         join_all(floods).await.iter().sum()
     }
 
-    /// What the inbox has no room for is counted as well: nobody says.
-    async fn unreadable(&self, goes_on: impl Fn() -> bool) -> io::Result<u64> {
+    async fn wire(&self) -> io::Result<Wire> {
         let creds = self.stack.creds(&format!("tenant:{}", self.tenant));
         let creds = Creds::read(&creds.map_err(io::Error::other)?).map_err(io::Error::other)?;
-        let mut wire = Wire::connect(&self.stack.nats.url, Some(&creds)).await?;
+        Wire::connect(&self.stack.nats.url, Some(&creds)).await
+    }
+
+    fn publication(&self, payload: &[u8]) -> Vec<u8> {
+        let line = format!("PUB {} {}\r\n", self.subject, payload.len());
+        [line.as_bytes(), payload, b"\r\n"].concat()
+    }
+
+    /// Sends a message again and again. Whether it was taken is not known.
+    async fn unacknowledged(
+        &self,
+        goes_on: impl Fn() -> bool,
+        connections: usize,
+        message: &[u8],
+    ) -> u64 {
+        let goes_on = &goes_on;
+        let count = (SENT_AT_ONCE / message.len()).max(1);
+        let messages = message.repeat(count);
+        let messages = messages.as_slice();
+        let floods = (0..connections).map(|_| async move {
+            let mut sent = 0;
+            let sending = async {
+                let mut wire = self.wire().await?;
+                while goes_on() {
+                    wire.send(messages).await?;
+                    sent += count as u64;
+                }
+                wire.flush().await
+            };
+            told(sending.await.map(|_| 0));
+            sent
+        });
+        join_all(floods).await.iter().sum()
+    }
+
+    /// As many subscriptions to the feed as a tenant may have on each connection.
+    async fn unread_feeds(&self) -> Vec<Wire> {
+        let feed = Subjects::new(&self.stack.cell.name).event(self.tenant.as_str(), ">");
+        let lines: String = (1..=TENANT_SUBSCRIPTIONS_MAX)
+            .map(|number| format!("SUB {feed} {number}\r\n"))
+            .collect();
+        let mut unread = Vec::new();
+        for _ in 0..FEEDS {
+            let subscribed = async {
+                let mut wire = self.wire().await?;
+                wire.send(lines.as_bytes()).await?;
+                Ok(wire)
+            };
+            match subscribed.await {
+                Ok(wire) => unread.push(wire),
+                Err(error) => drop(told(Err(error))),
+            }
+        }
+        unread
+    }
+
+    /// What the inbox has no room for is counted as well: nobody says.
+    async fn unreadable(&self, goes_on: impl Fn() -> bool) -> io::Result<u64> {
+        let mut wire = self.wire().await?;
         let mut sent = 0;
         while goes_on() {
             for _ in 0..UNREADABLE_AT_ONCE {
@@ -180,6 +269,13 @@ impl Flooder {
             }
         }
     }
+}
+
+fn told(sent: io::Result<u64>) -> u64 {
+    sent.unwrap_or_else(|error| {
+        chassis::note!("loadtest flood: {error}");
+        0
+    })
 }
 
 async fn stored(inbox: &jetstream::Context, subject: &str, message: Bytes, operations: u64) -> u64 {

@@ -209,7 +209,7 @@ impl Store {
         Ok(expected)
     }
 
-    async fn found(&self) -> Result<Snapshot, StoreError> {
+    pub(super) async fn found(&self) -> Result<Snapshot, StoreError> {
         let query = CATALOGUE.replace("$DATABASE", &quoted(&self.database));
         let rows: Vec<(String, String, String, String)> =
             self.fetch_all(self.server.query_raw(&query)).await?;

@@ -27,6 +27,7 @@ use chassis::warm::OnDrift;
 use clickhouse::{Row, RowOwned, RowWrite};
 use ledger::{Batch, LedgerId, Projection, Resume, Sink, SinkError};
 use serde::{Deserialize, Serialize};
+use table::Snapshot;
 use vocab::{Lsn, Millis};
 
 const BEGUN: &str = "begun";
@@ -298,8 +299,8 @@ fn token(batch: &Batch<Change>, begun: Begun) -> String {
 /// The store as the projector's sink.
 pub struct ClickHouseSink {
     store: Store,
-    /// The tables are there.
-    ensured: bool,
+    /// The tables and views as they were when they were as they are to be; `None`: not known.
+    seen: Option<Snapshot>,
     /// They hold what the ranges say, and the server has not been away since.
     compared: bool,
     /// The end of a range that was found begun.
@@ -321,7 +322,7 @@ impl ClickHouseSink {
     ) -> Self {
         Self {
             store,
-            ensured: false,
+            seen: None,
             compared: false,
             begun: None,
             on_drift: OnDrift::default(),
@@ -338,10 +339,16 @@ impl ClickHouseSink {
     }
 
     async fn try_resume(&mut self, ledger: LedgerId) -> Result<Resume, StoreError> {
-        if !self.ensured {
+        // A person may have dropped or changed some at any time.
+        if self.seen.is_none() || self.seen != Some(self.store.found().await?) {
             self.on_drift
                 .told(Usage::NAME, self.store.ensure().await?)?;
-            self.ensured = true;
+            self.seen = Some(self.store.found().await?);
+            self.compared = false;
+        }
+        if self.store.was_found_damaged() {
+            tracing::warn!("tables emptied, of which a part is damaged");
+            self.store.wipe().await?;
         }
         let resume = self.store.resume(ledger).await?;
         if self.compared {
@@ -363,7 +370,9 @@ impl ClickHouseSink {
 
     /// Tables may be missing when something is not as it was, and a server that was away may have lost rows.
     fn failed(&mut self, error: StoreError) -> SinkError {
-        self.ensured &= !matches!(error, StoreError::Moved);
+        if let StoreError::Moved = error {
+            self.seen = None;
+        }
         self.compared = false;
         error.into()
     }

@@ -1,7 +1,7 @@
 //! The tables are made of the rows; drift is found, and what is missing is made, on a real ClickHouse.
 
 use crate::common::{CELL, Database, Journal, LEDGER, Outcome};
-use analytics::store::{ClickHouseSink, Store, TABLES};
+use analytics::store::{ClickHouseSink, Store, StoreError, TABLES};
 use chassis::warm::OnDrift;
 use ledger::{Sink, SinkError};
 use std::{fs, path::Path};
@@ -366,6 +366,63 @@ async fn a_dropped_table_is_made_anew_by_whom_it_stops() -> Outcome {
     assert_eq!(lost, Err(SinkError::Moved));
     assert_eq!(sink.resume(LEDGER).await?.through, vocab::Lsn(0));
     assert_eq!(store.currency().await?, "");
+    sink.apply(&crate::common::again(&batch)).await?;
+    assert_eq!(store.currency().await?, "EUR");
+    database.drop().await
+}
+
+#[tokio::test]
+async fn what_is_dropped_or_changed_while_nothing_comes_is_noticed() -> Outcome {
+    let (database, store) = Database::store().await?;
+    let sink = ClickHouseSink::new(store.clone(), "EUR", Default::default(), |_| {});
+    let mut sink = sink.on_drift(OnDrift::Refuse);
+    let mut journal = Journal::default();
+    journal.node(0, "n1", None);
+    let batch = journal.batch();
+    sink.resume(LEDGER).await?;
+    sink.apply(&batch).await?;
+    database.execute("DROP VIEW prices").await?;
+    assert_eq!(sink.resume(LEDGER).await?.through, batch.to);
+    assert_eq!(database.count("prices").await?, 0);
+    database.execute("DROP TABLE node_transfers").await?;
+    assert_eq!(sink.resume(LEDGER).await?.through, vocab::Lsn(0));
+    sink.apply(&crate::common::again(&batch)).await?;
+    database
+        .execute("ALTER TABLE rates MODIFY COLUMN resource String")
+        .await?;
+    let drifted = sink.resume(LEDGER).await;
+    let Err(SinkError::Refused(why)) = drifted else {
+        panic!("{drifted:?}");
+    };
+    assert!(why.contains("rates.resource: type"), "{why}");
+    database.drop().await
+}
+
+#[tokio::test]
+async fn tables_of_which_a_question_finds_a_part_damaged_are_made_again() -> Outcome {
+    let (database, store) = Database::store().await?;
+    let mut sink = ClickHouseSink::new(store.clone(), "EUR", Default::default(), |_| {});
+    let mut journal = Journal::default();
+    journal.node(0, "n1", None);
+    let batch = journal.batch();
+    sink.resume(LEDGER).await?;
+    sink.apply(&batch).await?;
+    assert_eq!(sink.resume(LEDGER).await?.through, batch.to);
+    // As a server says it that finds an empty file of a part.
+    let damage =
+        "CREATE VIEW cells AS SELECT throwIf(1, 'empty marks file', 246::Int16) AS currency,
+                  now64() AS at
+                  SETTINGS allow_custom_error_code_in_throwif = 1";
+    database.execute("RENAME TABLE cells TO kept").await?;
+    database.execute(damage).await?;
+    let damaged = store.currency().await;
+    assert!(
+        matches!(damaged, Err(StoreError::Damaged(_))),
+        "{damaged:?}"
+    );
+    database.execute("DROP VIEW cells").await?;
+    database.execute("RENAME TABLE kept TO cells").await?;
+    assert_eq!(sink.resume(LEDGER).await?.through, vocab::Lsn(0));
     sink.apply(&crate::common::again(&batch)).await?;
     assert_eq!(store.currency().await?, "EUR");
     database.drop().await

@@ -98,6 +98,11 @@ async fn expected(tx: &mut PgConnection, ddl: &str) -> Result<Snapshot, WarmErro
     Ok(expected)
 }
 
+/// Returns what the tables of the connection's schema are.
+pub async fn found(connection: &mut PgConnection) -> Result<Snapshot, WarmError> {
+    snapshot(connection, "current_schema()").await
+}
+
 async fn snapshot(tx: &mut PgConnection, schema: &str) -> Result<Snapshot, WarmError> {
     let query = CATALOGUE.replace("$SCHEMA", schema);
     let rows: Vec<(String, String, String, String)> = sqlx::query_as(&query).fetch_all(tx).await?;

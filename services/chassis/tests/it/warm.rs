@@ -188,6 +188,28 @@ async fn a_dropped_schema_is_made_anew() {
 }
 
 #[tokio::test]
+async fn what_is_dropped_or_changed_while_nothing_comes_is_noticed() {
+    let scratch = Scratch::open("idle").await;
+    let pool = scratch.pool();
+    let mut sink = PgSink::new(scratch.pool(), Counters).on_drift(OnDrift::Refuse);
+    assert_eq!(sink.resume(LEDGER).await, at(0));
+    assert_eq!(sink.apply(&batch(0, 3, 5)).await, Ok(()));
+    assert_eq!(sink.resume(LEDGER).await, at(3));
+    pool.execute("DROP TABLE counters").await.unwrap();
+    assert_eq!(sink.resume(LEDGER).await, at(0));
+    assert_eq!(sink.apply(&batch(0, 3, 5)).await, Ok(()));
+    assert_eq!(counter(&pool).await, Some(5));
+    let change = "ALTER TABLE counters ALTER COLUMN value TYPE numeric";
+    pool.execute(change).await.unwrap();
+    let drifted = sink.resume(LEDGER).await;
+    let Err(SinkError::Refused(why)) = drifted else {
+        panic!("{drifted:?}");
+    };
+    assert!(why.contains("counters.value: type"), "{why}");
+    scratch.close().await;
+}
+
+#[tokio::test]
 async fn drift_may_be_refused() {
     let scratch = Scratch::open("drifted").await;
     ready(&scratch).await;
