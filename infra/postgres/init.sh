@@ -23,6 +23,10 @@ REVOKE ALL ON DATABASE apportion FROM PUBLIC;
 REVOKE ALL ON SCHEMA public FROM PUBLIC;
 CREATE ROLE reader LOGIN CONNECTION LIMIT 20 PASSWORD :'password';
 ALTER ROLE reader SET default_transaction_read_only = on;
+ALTER ROLE reader SET statement_timeout = '60s';
+ALTER ROLE reader SET idle_in_transaction_session_timeout = '60s';
+ALTER ROLE reader SET lock_timeout = '10s';
+ALTER ROLE reader SET temp_file_limit = '1GB';
 ALTER ROLE reader SET search_path = admission, quota, scheduler, node_heartbeat, analytics;
 GRANT CONNECT ON DATABASE apportion TO reader;
 SQL

@@ -180,6 +180,11 @@ def attached(segment):
     return next((int(row[6]) for row in rows if int(row[1]) == segment), 0)
 
 
+# A reader may raise all but the last of them for itself.
+READER_LIMITS = {"statement_timeout": "60s", "idle_in_transaction_session_timeout": "60s", "lock_timeout": "10s",
+                 "temp_file_limit": "1GB"}
+
+
 def roles_sql(passwords, test_role):
     """Each service owns its schema and sees no other; the reader sees all and changes nothing."""
     lines = [
@@ -187,6 +192,7 @@ def roles_sql(passwords, test_role):
         "REVOKE ALL ON SCHEMA public FROM PUBLIC;",
         f"CREATE ROLE {READER} LOGIN CONNECTION LIMIT {CONNECTIONS_OF_READERS} PASSWORD '{passwords[READER]}';",
         f"ALTER ROLE {READER} SET default_transaction_read_only = on;",
+        *(f"ALTER ROLE {READER} SET {name} = '{value}';" for name, value in READER_LIMITS.items()),
         f"GRANT CONNECT ON DATABASE {DATABASE} TO {READER};",
     ]
     for schema in SCHEMAS:

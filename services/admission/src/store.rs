@@ -13,7 +13,7 @@ pub use settings::{Own, Setting, setting, settings};
 
 use crate::project::{AnsweredRow, Change, OperationRow, SettingRow, TenantRow, WarmProjection};
 use answered::Window;
-use chassis::warm::{PgSink, Position, WarmError, WarmState, bigint, insert, merge};
+use chassis::warm::{PgSink, Position, WarmError, WarmState, bigint, empty, insert, merge};
 use ledger::Projection;
 use operations::Operation;
 use sqlx::{PgConnection, PgPool};
@@ -73,10 +73,18 @@ impl WarmState for AdmissionTables {
     }
 
     async fn wipe(&self, tx: &mut PgConnection) -> Result<(), WarmError> {
-        sqlx::query!(
-            "TRUNCATE tenants, settings, rates, other_operations, answered_submits_1, answered_submits_2, submit_window"
+        empty(
+            &mut *tx,
+            &[
+                "tenants",
+                "settings",
+                "rates",
+                "other_operations",
+                "answered_submits_1",
+                "answered_submits_2",
+                "submit_window",
+            ],
         )
-        .execute(&mut *tx)
         .await?;
         insert(tx, [Window::fresh(self.cell)]).await
     }

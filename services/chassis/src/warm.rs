@@ -14,7 +14,7 @@ pub use rows::{insert, insert_into, merge, update};
 pub use table::{Moment, OutOfRange, bigint, unsigned};
 
 use ledger::{Batch, Digest, LedgerId, Resume, Sink, SinkError, Witness};
-use sqlx::{Connection, PgConnection, PgPool, Postgres, Transaction};
+use sqlx::{Connection, Executor, PgConnection, PgPool, Postgres, Transaction};
 use std::{future::Future, time::Duration};
 use table::{Drift, Row, Snapshot};
 use vocab::Lsn;
@@ -279,6 +279,29 @@ impl<T: WarmState> Sink for PgSink<T> {
             Err(error) => Err(self.failed(error, "apply")),
         }
     }
+}
+
+/// Empties tables in a transaction. A session that reads one of them delays it by two seconds at most: the rows are deleted then,
+/// which takes longer and waits for no reader.
+pub async fn empty(tx: &mut PgConnection, tables: &[&str]) -> Result<(), WarmError> {
+    const LOCK_NOT_AVAILABLE: &str = "55P03";
+    let begin = "SAVEPOINT whole; SET LOCAL lock_timeout = '2s'";
+    tx.execute(begin).await?;
+    let truncate = format!("TRUNCATE {}", tables.join(", "));
+    match tx.execute(&*truncate).await.map_err(WarmError::from) {
+        Ok(_) => {
+            let end = "SET LOCAL lock_timeout = DEFAULT; RELEASE SAVEPOINT whole";
+            tx.execute(end).await?;
+        }
+        Err(error) if error.sqlstate() == Some(LOCK_NOT_AVAILABLE) => {
+            tx.execute("ROLLBACK TO SAVEPOINT whole").await?;
+            for table in tables {
+                tx.execute(&*format!("DELETE FROM {table}")).await?;
+            }
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(())
 }
 
 /// What a schema's tables bear witness of, for who only reads them; none if they are of another ledger, or not there.

@@ -41,7 +41,7 @@ impl Moment {
         self.0.cast_signed().saturating_sub(other.0.cast_signed())
     }
 
-    fn after(self, length: Duration) -> Self {
+    pub(crate) fn after(self, length: Duration) -> Self {
         let ms = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(ms))
     }

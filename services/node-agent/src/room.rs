@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(measure(&dir, &[]), Room::Uncountable);
         let closed = dir.join("closed");
         fs::create_dir_all(closed.join("below")).expect("made");
-        fs::set_permissions(&closed, fs::Permissions::from_mode(0)).expect("closed");
+        fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).expect("closed");
         remove(&dir).expect("removed");
         assert!(!dir.exists());
         remove(&dir).expect("nothing is left to do");

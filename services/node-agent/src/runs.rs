@@ -1,7 +1,8 @@
 //! All runs of a node.
 
 use crate::{
-    Bounds, Damaged, Ended, LogPart, Means, NoRunUsers, RunKey, RunUsers, Work, fifo, lease, log,
+    Bounds, Damaged, Ended, LogPart, Means, Moment, NoRunUsers, RunKey, RunUsers, Work, fifo,
+    lease, log,
     lost::{conclude, end_lost},
     processes,
     room::{self, Disk, Limits, Room},
@@ -25,7 +26,7 @@ use tokio::{
     net::unix::pipe,
     sync::{mpsc, watch},
     task::JoinSet,
-    time::{Instant, sleep_until},
+    time::sleep,
 };
 
 /// Directories that are being removed begin so.
@@ -106,7 +107,7 @@ struct State {
 struct Living {
     user: Option<u32>,
     /// Moment when its shim is killed if it has not ended; `None`: it was not told to stop.
-    end_by: watch::Sender<Option<Instant>>,
+    end_by: watch::Sender<Option<Moment>>,
 }
 
 /// Lives in a Tokio runtime. The runs do not: dropped, it leaves them running, and finds them when it is opened anew.
@@ -232,11 +233,11 @@ impl Runs {
             why: earlier.map_or(why, |earlier| earlier.why.max(why)),
         };
         if let Some(living) = self.state().living.get(&key) {
-            let end_by = Instant::now().checked_add(grace.saturating_add(self.settings.margin));
+            let end_by = Moment::now().after(grace.saturating_add(self.settings.margin));
             living.end_by.send_if_modified(|before| {
-                let sooner = end_by.is_some_and(|by| before.is_none_or(|before| by < before));
+                let sooner = before.is_none_or(|before| end_by < before);
                 if sooner {
-                    *before = end_by;
+                    *before = Some(end_by);
                 }
                 sooner
             });
@@ -542,12 +543,12 @@ fn kill_shim(key: RunKey, dir: &RunDir) {
 }
 
 /// The moment may come closer while it is waited for.
-async fn until_due(mut deadline: watch::Receiver<Option<Instant>>) {
+async fn until_due(mut deadline: watch::Receiver<Option<Moment>>) {
     loop {
         let due = *deadline.borrow_and_update();
         let due = async {
             match due {
-                Some(due) => sleep_until(due).await,
+                Some(due) => sleep(due.until()).await,
                 None => pending().await,
             }
         };

@@ -9,7 +9,7 @@ pub use conditions::Condition;
 pub use nodes::Node;
 
 use crate::project::{ApprovalRow, Change, ConditionRow, NodeRow, WarmProjection};
-use chassis::warm::{PgSink, Position, WarmError, WarmState, merge};
+use chassis::warm::{PgSink, Position, WarmError, WarmState, empty, merge};
 use ledger::Projection;
 use sqlx::{PgConnection, PgPool, types::Json};
 use std::collections::BTreeMap;
@@ -74,10 +74,7 @@ impl WarmState for NodeTables {
     }
 
     async fn wipe(&self, tx: &mut PgConnection) -> Result<(), WarmError> {
-        sqlx::query!("TRUNCATE nodes, node_approvals, node_conditions")
-            .execute(tx)
-            .await?;
-        Ok(())
+        empty(tx, &["nodes", "node_approvals", "node_conditions"]).await
     }
 }
 

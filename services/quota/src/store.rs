@@ -16,7 +16,7 @@ pub use tenants::tenants;
 pub use waiting::{WaitingRow, waiting};
 
 use crate::project::{Change, WarmProjection};
-use chassis::warm::{PgSink, Position, WarmError, WarmState};
+use chassis::warm::{PgSink, Position, WarmError, WarmState, empty};
 use ledger::Projection;
 use sqlx::{PgConnection, PgPool};
 use std::collections::BTreeMap;
@@ -88,13 +88,18 @@ impl WarmState for QuotaTables {
     }
 
     async fn wipe(&self, tx: &mut PgConnection) -> Result<(), WarmError> {
-        sqlx::query!(
-            "TRUNCATE resource_quotas, quota_limits_planned, quota_tenants, quota_usage_history, quota_budgets,
-                      quota_waiting"
+        empty(
+            tx,
+            &[
+                "resource_quotas",
+                "quota_limits_planned",
+                "quota_tenants",
+                "quota_usage_history",
+                "quota_budgets",
+                "quota_waiting",
+            ],
         )
-        .execute(tx)
-        .await?;
-        Ok(())
+        .await
     }
 }
 

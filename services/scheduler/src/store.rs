@@ -30,7 +30,7 @@ pub use reservations::reservations;
 pub use tallies::{JobSet, JobSetKey, TenantUse, WantedJobSets, job_sets, tenants};
 
 use crate::project::{Change, Tallies, WarmProjection, Written};
-use chassis::warm::{PgSink, Position, WarmError, WarmState, insert, merge, update};
+use chassis::warm::{PgSink, Position, WarmError, WarmState, empty, insert, merge, update};
 use ledger::Projection;
 use sqlx::{PgConnection, PgPool};
 use std::collections::BTreeMap;
@@ -168,13 +168,28 @@ impl WarmState for SchedulerTables {
     }
 
     async fn wipe(&self, tx: &mut PgConnection) -> Result<(), WarmError> {
-        sqlx::query!(
-            "TRUNCATE live_allocations, ended_allocations, scheduling_queue, queue_counts, node_counts, preemption_events, explanations, queues,
-                      scheduling_policy, nodes, reservations, tenant_weights, job_sets, tenant_tallies,
-                      named_resources, leases, lease_spaces"
+        empty(
+            tx,
+            &[
+                "live_allocations",
+                "ended_allocations",
+                "scheduling_queue",
+                "queue_counts",
+                "node_counts",
+                "preemption_events",
+                "explanations",
+                "queues",
+                "scheduling_policy",
+                "nodes",
+                "reservations",
+                "tenant_weights",
+                "job_sets",
+                "tenant_tallies",
+                "named_resources",
+                "leases",
+                "lease_spaces",
+            ],
         )
-        .execute(tx)
-        .await?;
-        Ok(())
+        .await
     }
 }

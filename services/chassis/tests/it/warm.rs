@@ -1,6 +1,6 @@
 //! The sink against a real Postgres: exactly once, through everything that may go wrong.
 
-use chassis::warm::{Moment, OnDrift, PgSink, WarmError, WarmState, bigint};
+use chassis::warm::{Moment, OnDrift, PgSink, WarmError, WarmState, bigint, empty};
 use ledger::{Batch, Digest, LedgerId, Resume, Sink, SinkError};
 use sqlx::{Connection, Executor, PgConnection, PgPool};
 use std::time::Duration;
@@ -40,8 +40,7 @@ impl WarmState for Counters {
     }
 
     async fn wipe(&self, tx: &mut PgConnection) -> Result<(), WarmError> {
-        tx.execute("TRUNCATE counters").await?;
-        Ok(())
+        empty(tx, &["counters"]).await
     }
 }
 
@@ -150,6 +149,20 @@ async fn another_ledger_starts_from_nothing() {
     // Whoever still follows the old one is put out.
     assert_eq!(sink.apply(&batch(0, 3, 5)).await, Err(SinkError::Moved));
     assert_eq!(counter(&scratch.pool()).await, None);
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn a_reader_that_stands_idle_in_a_transaction_holds_up_no_rebuild() {
+    let scratch = Scratch::open("idle_reader").await;
+    let mut sink = ready(&scratch).await;
+    assert_eq!(sink.apply(&batch(0, 3, 5)).await, Ok(()));
+    let pool = scratch.another_pool();
+    let mut reader = pool.begin().await.unwrap();
+    reader.execute("SELECT * FROM counters").await.unwrap();
+    assert_eq!(sink.resume(OTHER_LEDGER).await, at(0));
+    assert_eq!(counter(&scratch.pool()).await, None);
+    reader.rollback().await.unwrap();
     scratch.close().await;
 }
 
