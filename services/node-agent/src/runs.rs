@@ -433,7 +433,8 @@ impl Runs {
         let (dir, ended) = (self.dir_of(key), self.ended.clone());
         let (end_by, deadline) = watch::channel(None);
         state.living.insert(key, Living { user, end_by });
-        let all = Arc::clone(&self.state);
+        // The task ends with the state, which has it.
+        let all = Arc::downgrade(&self.state);
         state.watchers.spawn(async move {
             tokio::select! {
                 () = until_closed(&reader) => {}
@@ -459,7 +460,9 @@ impl Runs {
                 })
             });
             // From here on another run may have its user.
-            unpoisoned(&all).living.remove(&key);
+            if let Some(all) = all.upgrade() {
+                unpoisoned(&all).living.remove(&key);
+            }
             match concluded.await {
                 // Whoever receives it is gone only together with this.
                 Ok(Some(end)) => drop(ended.send(Ended { key, end })),

@@ -2,10 +2,16 @@
 
 use crate::node::{Node, bounds, key, lines, lives, log, next, shell, until};
 use node_agent::{Bounds, NoRunUsers, OpenError, Reason, RunUsers, Runs};
-use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::PathBuf,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
 
-/// Users that no machine has.
-const FIRST: u32 = 1_900_000_000;
+/// Users that no machine has. Each node of a test has its own, because a lost run ends with all processes of its user.
+static NEXT: AtomicU32 = AtomicU32::new(1_900_000_000);
 
 /// A node below a directory that a run has for itself, and one below another that every user may enter.
 const PLACES: [&str; 2] = ["/tmp", "/opt"];
@@ -18,9 +24,10 @@ fn with_users(count: u32, place: &str) -> Option<Node> {
     let open = fs::Permissions::from_mode(0o711);
     fs::set_permissions(node.folder.path(), open).expect("opened");
     node.settings.work_dir = Some(work_dir);
-    let groups = vec![FIRST - 1];
+    let first = NEXT.fetch_add(100, Ordering::Relaxed);
+    let groups = vec![first - 1];
     node.settings.users = Some(RunUsers {
-        first: FIRST,
+        first,
         count,
         groups,
     });
@@ -131,7 +138,8 @@ async fn reaches_nothing(node: &Node) {
         .expect("started");
     let ended = next(&runs).await;
     assert_eq!(ended.key, key(2));
-    let (user, groups) = (FIRST + 1, FIRST - 1);
+    let first = node.settings.users.as_ref().expect("set").first;
+    let (user, groups) = (first + 1, first - 1);
     let home = node.settings.work_dir.as_ref().expect("set");
     let home = home.join(key(2).to_string()).join("work");
     let home = home.display();
