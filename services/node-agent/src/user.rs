@@ -57,6 +57,11 @@ pub enum NoRunUsers {
     )]
     NotMapped { first: u32, last: u32 },
     #[error(
+        "run_users: this machine refuses namespaces for runs: {0}; allow them, or remove run_users, and commands run as the agent's \
+         user"
+    )]
+    NoNamespaces(String),
+    #[error(
         "run_users needs work_dir: a directory outside of state_dir, which other users may not enter"
     )]
     NoWorkDir,
@@ -104,6 +109,7 @@ impl RunUsers {
         if !is_mapped(&map, first, last) {
             return Err(NoRunUsers::NotMapped { first, last });
         }
+        namespaces_are_allowed()?;
         let is_closed = |path: &&Path| fs::metadata(path).is_ok_and(|it| it.mode() & 0o001 == 0);
         match work_dir.ancestors().find(is_closed) {
             Some(closed) => Err(NoRunUsers::Closed(closed.to_owned())),
@@ -122,6 +128,21 @@ impl RunUsers {
         let groups = self.groups.clone();
         Some(RunUser { id, groups })
     }
+}
+
+/// Tries it in a thread, which has the namespaces alone and takes them with it.
+fn namespaces_are_allowed() -> Result<(), NoRunUsers> {
+    let tried = std::thread::spawn(enter_namespaces).join();
+    let tried = tried.unwrap_or_else(|_| Err(io::Error::other("the try panicked")));
+    tried.map_err(|error| NoRunUsers::NoNamespaces(error.to_string()))
+}
+
+fn enter_namespaces() -> io::Result<()> {
+    const NONE: Option<&str> = None;
+    unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC)?;
+    // What the machine unmounts later is unmounted here, too, and nothing the other way round.
+    let flags = MsFlags::MS_REC | MsFlags::MS_SLAVE;
+    Ok(mount(NONE, "/", NONE, flags, NONE)?)
 }
 
 fn missing_capability(status: &str) -> Option<&'static str> {
@@ -194,9 +215,7 @@ pub(crate) fn enter(user: &RunUser, scratch: &Path, shm_bytes: Option<u64>) -> i
 
 fn own_directories(scratch: &Path, shm_bytes: Option<u64>) -> io::Result<()> {
     const NONE: Option<&str> = None;
-    unshare(CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWIPC)?;
-    // What the machine unmounts later is unmounted here, too, and nothing the other way round.
-    mount(NONE, "/", NONE, MsFlags::MS_REC | MsFlags::MS_SLAVE, NONE)?;
+    enter_namespaces()?;
     let whole = File::open(scratch)?;
     let tmp = File::open(scratch.join(TMP))?;
     let bind = |source: &File, target: &Path| -> io::Result<()> {

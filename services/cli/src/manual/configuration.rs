@@ -344,6 +344,9 @@ impl Of {
                 "i64" => "whole number, may be negative".to_owned(),
                 "SocketAddr" => "address and port".to_owned(),
                 "BTreeMap<String, String>" => "table of texts".to_owned(),
+                "RunUsers" => {
+                    "table with the numbers `first` and `count` and the list `groups`".to_owned()
+                }
                 other => panic!("`{key}`: what is a {other}?"),
             },
         };
