@@ -25,7 +25,7 @@ use client::{AllocationView, Client, ExplainQuery, Party, QueryError, QuotaQuery
 use scheduler::{query, store::Allocation};
 use schemas::v1::{LentQuota, quota_trial::Decided};
 use serde_json::Value;
-use vocab::{EndCause, Lsn, Refusal, Rule, WaitingReason};
+use vocab::{Lsn, Rule};
 
 /// Maximum number of accounts on a page.
 const QUOTAS_PAGE: u32 = 1000;
@@ -59,21 +59,17 @@ impl Explain {
         let reply = of_allocation(&client, id, async || client.explain(&query).await).await?;
         let found = query::explanation(&reply, &tenant)?;
         let at = self.at.map(Lsn);
-        let depends_on = match at {
-            None => dependencies(&client, &found.allocation).await?,
-            Some(_) => Vec::new(),
-        };
         let lent = match at {
             None => lent_quota(context, &client, &found.allocation).await?,
             Some(_) => None,
         };
         let mut value = explanation(&found, at);
         value["lent"] = lent.as_ref().map(Lent::value).into();
-        value["depends_on"] = depends_on.iter().map(list::json).collect();
+        value["depends_on"] = reply.depends_on.iter().map(list::json).collect();
         let mut text = lines(&found, at, self.history);
         let position = text.pop();
         text.extend(lent.iter().flat_map(Lent::lines));
-        text.extend(depends_on.iter().map(depends));
+        text.extend(reply.depends_on.iter().map(depends));
         text.extend(position);
         Page::new(value)
             .lines(text)
@@ -169,30 +165,6 @@ async fn borrowers(
             return Ok(found);
         }
     }
-}
-
-/// The allocations that it depends on, if they are why it waits or ended.
-async fn dependencies(
-    client: &Client,
-    allocation: &Allocation,
-) -> Result<Vec<AllocationView>, Failure> {
-    let quota = allocation.quota.as_ref().map(Refusal::waiting_reason);
-    let waits = quota.or(allocation.waiting_reason) == Some(WaitingReason::Dependency);
-    if !waits && allocation.end_cause != Some(EndCause::DependencyFailed) {
-        return Ok(Vec::new());
-    }
-    let id = allocation.id.to_string();
-    let asked = client.allocation_whole(&id, 0).await?.asked;
-    let mut found = Vec::new();
-    for one in asked.unwrap_or_default().depends_on {
-        match client.allocation_whole(&one.allocation_id, 0).await {
-            Ok(reply) => found.extend(reply.view),
-            // Its row may be gone.
-            Err(error) if error.rule() == Some(Rule::AllocationNotFound) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(found)
 }
 
 fn depends(on: &AllocationView) -> String {

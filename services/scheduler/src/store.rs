@@ -17,7 +17,7 @@ mod settings;
 mod tallies;
 
 pub use allocations::{Allocation, allocation, changed_behind};
-pub use explain::{Explanation, explain, wait_for, waits_for};
+pub use explain::{Explanation, dependencies, explain, wait_for, waits_for};
 pub use history::RETENTION_MS;
 pub use list::{Page, Wanted, list};
 pub use look::Listed;

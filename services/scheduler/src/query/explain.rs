@@ -44,7 +44,17 @@ impl Verb for ExplainQueries {
         if let Some(place) = &mut found.place {
             self.forecast(id, place).await;
         }
-        Ok(reply(&found))
+        let depends_on = match as_of {
+            None => store::dependencies(&self.pool, &found.allocation, &asked.tenant).await?,
+            Some(_) => Vec::new(),
+        };
+        Ok(ExplainReply {
+            depends_on: depends_on
+                .iter()
+                .map(|(one, reason)| view(one, *reason, found.through))
+                .collect(),
+            ..reply(&found)
+        })
     }
 }
 
@@ -77,6 +87,7 @@ fn reply(found: &Explanation) -> ExplainReply {
         pending_group: found.pending_group.as_ref().map(explained),
         place: found.place.as_ref().map(place),
         lsn: found.through.0,
+        depends_on: Vec::new(),
     }
 }
 

@@ -316,11 +316,25 @@ pub async fn find(
     tenant: &Token,
     id: AllocationId,
 ) -> Result<Option<Allocation>, WarmError> {
+    Ok(find_all(db, tenant, &[id]).await?.pop())
+}
+
+/// Those of the tenant's own that are found, in the order of `ids`.
+pub(super) async fn find_all(
+    db: &mut PgConnection,
+    tenant: &Token,
+    ids: &[AllocationId],
+) -> Result<Vec<Allocation>, WarmError> {
+    let all: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
     // In this order: one that is over meanwhile is in the other table from the same moment on.
-    match live(db, tenant, id).await? {
-        Some(live) => Ok(Some(live)),
-        None => ended::allocation(db, tenant, id).await,
+    let mut found = live(db, tenant, &all).await?;
+    let is_missing = |id: &Uuid| !found.iter().any(|one| one.id.0 == *id);
+    let missing: Vec<Uuid> = all.iter().copied().filter(is_missing).collect();
+    if !missing.is_empty() {
+        found.extend(ended::allocations(db, tenant, &missing).await?);
     }
+    found.sort_by_key(|one| all.iter().position(|id| *id == one.id.0));
+    Ok(found)
 }
 
 /// A row of `live_allocations`, as far as it is told.
@@ -415,16 +429,18 @@ pub(super) fn asked(spec: &[u8]) -> Result<AllocationSpec, OutOfRange> {
 async fn live(
     db: &mut PgConnection,
     tenant: &Token,
-    id: AllocationId,
-) -> Result<Option<Allocation>, WarmError> {
-    let query =
-        format!("SELECT {LIVE} FROM live_allocations WHERE allocation_id = $1 AND tenant = $2");
-    let row: Option<Live> = sqlx::query_as(&query)
-        .bind(id.0)
+    ids: &[Uuid],
+) -> Result<Vec<Allocation>, WarmError> {
+    let query = format!(
+        "SELECT {LIVE} FROM live_allocations WHERE allocation_id = ANY ($1) AND tenant = $2"
+    );
+    let rows: Vec<Live> = sqlx::query_as(&query)
+        .bind(ids)
         .bind(tenant.as_str())
-        .fetch_optional(db)
+        .fetch_all(db)
         .await?;
-    Ok(row.map(Allocation::try_from).transpose()?)
+    let found = rows.into_iter().map(Allocation::try_from);
+    Ok(found.collect::<Result<_, _>>()?)
 }
 
 /// Of those of `tenant` whose ids lie within the bounds, the first that are asked for.

@@ -275,20 +275,22 @@ impl TryFrom<Ended> for Allocation {
     }
 }
 
-/// One of the tenant's own; another tenant's is not found.
-pub async fn allocation(
+/// Those of the tenant's own; another tenant's are not found.
+pub(super) async fn allocations(
     db: &mut PgConnection,
     tenant: &Token,
-    id: AllocationId,
-) -> Result<Option<Allocation>, WarmError> {
-    let query =
-        format!("SELECT {ENDED} FROM ended_allocations WHERE allocation_id = $1 AND tenant = $2");
-    let row: Option<Ended> = sqlx::query_as(&query)
-        .bind(id.0)
+    ids: &[Uuid],
+) -> Result<Vec<Allocation>, WarmError> {
+    let query = format!(
+        "SELECT {ENDED} FROM ended_allocations WHERE allocation_id = ANY ($1) AND tenant = $2"
+    );
+    let rows: Vec<Ended> = sqlx::query_as(&query)
+        .bind(ids)
         .bind(tenant.as_str())
-        .fetch_optional(db)
+        .fetch_all(db)
         .await?;
-    Ok(row.map(Allocation::try_from).transpose()?)
+    let found = rows.into_iter().map(Allocation::try_from);
+    Ok(found.collect::<Result<_, _>>()?)
 }
 
 /// Of those of `tenant` whose ids lie within the bounds, the first that are asked for.

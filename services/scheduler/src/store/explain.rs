@@ -2,7 +2,7 @@
 
 use super::{
     BEGIN, SchedulerTables,
-    allocations::{Allocation, find},
+    allocations::{Allocation, find, find_all},
     history,
     queue::{PlaceInQueue, place},
 };
@@ -12,7 +12,9 @@ use sqlx::{PgConnection, PgPool};
 use std::collections::{BTreeMap, BTreeSet};
 use table::Read;
 use uuid::Uuid;
-use vocab::{AllocationId, CellNo, Lsn, Millis, PendingGroupNo, Token, WaitingReason};
+use vocab::{
+    AllocationId, CellNo, EndCause, Lsn, Millis, PendingGroupNo, Refusal, Token, WaitingReason,
+};
 
 /// Entries of one allocation that are read, at the most.
 const HISTORY_MAX: i64 = 200;
@@ -74,6 +76,26 @@ pub async fn explain(
         place,
         through,
     }))
+}
+
+/// Returns the tenant's own allocations that this one depends on and that have a row, each with the reason why it waits. None if they
+/// are not why it waits or ended.
+pub async fn dependencies(
+    pool: &PgPool,
+    allocation: &Allocation,
+    tenant: &Token,
+) -> Result<Vec<(Allocation, Option<WaitingReason>)>, WarmError> {
+    let quota = allocation.quota.as_ref().map(Refusal::waiting_reason);
+    let waits = quota.or(allocation.waiting_reason) == Some(WaitingReason::Dependency);
+    if !waits && allocation.end_cause != Some(EndCause::DependencyFailed) {
+        return Ok(Vec::new());
+    }
+    let (cell, _) = allocation.id.0.as_u64_pair();
+    let on = allocation.spec.depends_on.iter();
+    let ids: Vec<AllocationId> = on.map(|on| on.allocation.id(CellNo(cell))).collect();
+    let found = find_all(&mut *pool.acquire().await?, tenant, &ids).await?;
+    let reasons = wait_for(pool, &found).await?;
+    Ok(found.into_iter().zip(reasons).collect())
 }
 
 /// Why one waits that waits for a place: what was last said of its pending group, or else of itself.

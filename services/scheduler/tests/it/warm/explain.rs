@@ -9,13 +9,13 @@ use ledger::Projection;
 use ledger_nats::Questions;
 use scheduler::project::{ANOTHER_TENANTS, Entry, Outcome, Over, Position, Said, WarmProjection};
 use scheduler::query::{self, ExplainQueries};
-use schemas::v1::ExplainQuery;
+use schemas::v1::{self, AllocationView, ExplainQuery, ExplainReply};
 use vocab::fact::{
     AllocationEnded, AllocationNominated, AllocationPlaced, AllocationPreempted,
     AllocationRequested, AllocationRequeued, AllocationStopping, AllocationWaiting,
-    PendingGroupExplained, QuotaReserved,
+    PendingGroupExplained, QuotaReserved, QuotaWaiting,
 };
-use vocab::{At, Candidate, Event, EventNo, Filter, Operation, PlacementPolicy, ResourceKind};
+use vocab::{At, Candidate, Dependency, Event, EventNo, Filter, Operation, PlacementPolicy, ResourceKind};
 
 /// A ledger of one event per frame, each a second after the one before, and the tables behind it.
 pub(super) struct Cell {
@@ -81,6 +81,11 @@ impl Cell {
 
     /// The request's position is its number here.
     pub(super) async fn only_request(&mut self, tenant: &str) -> AllocationNo {
+        self.request_after(tenant, &[]).await
+    }
+
+    /// The request is to start after these.
+    async fn request_after(&mut self, tenant: &str, others: &[AllocationNo]) -> AllocationNo {
         let operation = Operation {
             tenant: token(tenant),
             operation_id: None,
@@ -91,6 +96,11 @@ impl Cell {
         };
         let mut spec = AllocationSpec::plain(token("j"), 4000, 1 << 30);
         spec.queue = Some(token("shared"));
+        let others = others.iter().map(|allocation| Dependency {
+            allocation: *allocation,
+            success: true,
+        });
+        spec.depends_on = others.collect();
         self.say(Event::AllocationRequested(AllocationRequested {
             operation,
             spec,
@@ -133,11 +143,24 @@ impl Cell {
         let id = allocation.id(CELL);
         let found = store::explain(&self.pool, &token("t"), id, as_of.map(Lsn), LATER).await;
         let found = found.unwrap().expect("the tenant's own");
+        let reply = self.answer(allocation, as_of).await;
+        let mut told = query::explanation(&reply, &token("t")).expect("the contract's");
+        // On the bus a view is of the position that the read model is at, and not of its last change.
+        told.allocation.lsn = found.allocation.lsn;
+        // The answer about the allocation itself says these.
+        assert_eq!(told.allocation.past, []);
+        told.allocation.past = found.allocation.past.clone();
+        assert_eq!(told, found, "the same on the bus");
+        found
+    }
+
+    /// The answer on the bus to the tenant `t`.
+    async fn answer(&self, allocation: AllocationNo, as_of: Option<u64>) -> ExplainReply {
         let asked = Asked {
             tenant: token("t"),
-            applied: found.through,
+            applied: Lsn(self.lsn),
             query: ExplainQuery {
-                allocation_id: id.to_string(),
+                allocation_id: allocation.id(CELL).to_string(),
                 as_of_lsn: as_of.unwrap_or(0),
                 at_lsn: 0,
             },
@@ -148,15 +171,8 @@ impl Cell {
             // No process decides.
             questions: Questions::new().0,
         };
-        let reply = queries.answer(asked).await.expect("the tenant's own");
-        let mut told = query::explanation(&reply, &token("t")).expect("the contract's");
-        // On the bus a view is of the position that the read model is at, and not of its last change.
-        told.allocation.lsn = found.allocation.lsn;
-        // The answer about the allocation itself says these.
-        assert_eq!(told.allocation.past, []);
-        told.allocation.past = found.allocation.past.clone();
-        assert_eq!(told, found, "the same on the bus");
-        found
+        let reply = queries.answer(asked).await;
+        reply.expect("the tenant's own")
     }
 
     async fn preemptions(&self, tenant: &str) -> Vec<store::PreemptionEvent> {
@@ -383,6 +399,66 @@ async fn a_preemption_says_what_it_freed_and_names_no_other_tenants_allocation()
     assert_eq!(head, Some(ANOTHER_TENANTS));
     let theirs = store::explain(&cell.pool, &token("t"), other.id(CELL), None, LATER).await;
     assert_eq!(theirs.unwrap(), None);
+    scratch.close().await;
+}
+
+#[tokio::test]
+async fn an_explanation_has_all_that_the_allocation_starts_after() {
+    let scratch = ready("dependencies").await;
+    let mut cell = Cell::new(&scratch).await;
+    let queued = cell.request("t").await;
+    cell.pending_group(7, queued, 1).await;
+    cell.wait(queued, 7).await;
+    let placed = cell.request("t").await;
+    cell.place(placed).await;
+    let others = cell.request("other").await;
+    let over = cell.request("t").await;
+    let ended = |allocation| AllocationEnded {
+        allocation,
+        cause: EndCause::Cancelled,
+        at: moment(Lsn(100)),
+        exit: None,
+    };
+    cell.say(ended(over).into()).await;
+    let on = [placed, over, others, queued];
+    let after = cell.request_after("t", &on).await;
+    let check = async |cell: &Cell, as_of, expected: &[(AllocationNo, v1::AllocationState)]| {
+        let reply = cell.answer(after, as_of).await;
+        let told = |view: &AllocationView| (view.allocation_id.clone(), view.state());
+        let told: Vec<_> = reply.depends_on.iter().map(told).collect();
+        let expected = expected.iter();
+        let expected = expected.map(|(one, state)| (one.id(CELL).to_string(), *state));
+        assert_eq!(told, expected.collect::<Vec<_>>());
+        reply
+    };
+    // What it waits for was not decided yet.
+    check(&cell, None, &[]).await;
+    let waiting = |rule| QuotaWaiting {
+        allocation: after,
+        refusal: Refusal::new(rule, "depends_on"),
+    };
+    cell.say(waiting(Rule::DependencyPending).into()).await;
+    let all = [
+        (placed, v1::AllocationState::Placed),
+        (over, v1::AllocationState::Ended),
+        (queued, v1::AllocationState::Waiting),
+    ];
+    let reply = check(&cell, None, &all).await;
+    assert!(reply.depends_on.iter().all(|view| view.lsn == cell.lsn));
+    let why = reply.depends_on[2].waiting.as_ref();
+    assert_eq!(
+        why.map(|why| why.reason()),
+        Some(v1::WaitingReason::NoRoomNow)
+    );
+    check(&cell, Some(cell.lsn), &[]).await;
+    cell.say(waiting(Rule::QuotaExceeded).into()).await;
+    check(&cell, None, &[]).await;
+    let failed = AllocationEnded {
+        cause: EndCause::DependencyFailed,
+        ..ended(after)
+    };
+    cell.say(failed.into()).await;
+    check(&cell, None, &all).await;
     scratch.close().await;
 }
 
