@@ -75,6 +75,8 @@ pub enum Bug {
     TeamsIgnored,
     /// Lets members of a gang ask for different gangs.
     GangTermsIgnored,
+    /// Accepts a rate from a moment that has passed.
+    PastRateAccepted,
 }
 
 #[cfg(debug_assertions)]

@@ -6,6 +6,7 @@
 
 mod allocations;
 mod asked;
+mod bill;
 mod chain;
 mod deadlines;
 mod demand;
@@ -86,6 +87,8 @@ pub enum Invariant {
     Level = 17,
     /// Nothing waits for longer than its time to live, and a run is told to stop at its time limit; neither is early.
     Deadline = 18,
+    /// Past use keeps its price, unless a correction is stated.
+    Bill = 19,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -181,6 +184,7 @@ pub struct Checker {
     /// It began at the first level: a leader hears some time later that it was raised.
     began_at_first_level: bool,
     asked: asked::Requests,
+    bill: bill::Bill,
     resources: resources::Resources,
     outcomes: outcomes::Outcomes,
     rest: rest::Rest,
@@ -202,6 +206,7 @@ impl Checker {
             first_level_through: 0,
             began_at_first_level: false,
             asked: asked::Requests::default(),
+            bill: bill::Bill::default(),
             resources: resources::Resources::new(limits.bounds, limits.slot_ms),
             outcomes: outcomes::Outcomes::default(),
             rest: rest::Rest::default(),

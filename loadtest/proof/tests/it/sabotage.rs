@@ -263,6 +263,15 @@ fn a_team_that_the_tenant_has_not() {
 }
 
 #[test]
+fn a_rate_for_the_past() {
+    // A second rate that states a correction, or no moment, changes no charge.
+    check(
+        Bug::PastRateAccepted,
+        &[Invariant::Bill, Invariant::Outcome],
+    );
+}
+
+#[test]
 fn a_damaged_snapshot_that_is_taken() {
     // Who begins with it has another state, or another history, or cannot make sense of what comes.
     check(

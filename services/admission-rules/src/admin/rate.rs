@@ -6,7 +6,10 @@ use crate::{
     settings::rate_name,
 };
 use vocab::fact::RateSet;
-use vocab::{Millis, Month, RateScope, Refusal, ResourceKey, Rule};
+use vocab::{
+    Millis, Month, RateScope, Refusal, ResourceKey, Rule,
+    sabotage::{self, Bug},
+};
 
 /// A million of the currency per unit and hour.
 const RATE_MAX: u64 = 1_000_000_000_000;
@@ -116,7 +119,9 @@ impl Admission {
         match (set.effective_from, self.closed_through) {
             _ if at_once && !later => Ok(()),
             (from, _) if from > now && !at_once => Ok(()),
-            (from, _) if from > Millis(0) || was_set => {
+            (from, _)
+                if (from > Millis(0) || was_set) && !sabotage::armed(Bug::PastRateAccepted) =>
+            {
                 Err(Refusal::new(Rule::RateForAPastHour, subject))
             }
             (_, Some(Month(closed))) => {

@@ -337,6 +337,10 @@ impl Checker {
         }
         of.at = *at;
         self.is_of(&of, kind, invariant)?;
+        if let (Kind::RateSet(e), Some(Verb::SetRate(asked))) = (kind, &of.read.verb) {
+            let rate = e.change.clone().unwrap_or_default();
+            self.bill.rate_set(&of.at, rate, asked.correction)?;
+        }
         self.inboxes
             .rates
             .take(&of.ask.tenant, at.now, &self.settings);

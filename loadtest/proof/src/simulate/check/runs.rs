@@ -3,6 +3,7 @@
 use super::{
     Checker, Invariant, Place, Violation,
     allocations::{Allocation, Hold, Stop},
+    bill::Used,
     nodes::{RUN_STOPPED, Reported},
 };
 use schemas::v1;
@@ -123,6 +124,9 @@ impl Checker {
             Some(hold) if hold.started.is_none() && reported(hold) => {
                 hold.started = Some(e.at_ms);
                 self.quotas.started(at, no, e.at_ms);
+                let node = self.nodes.capacity(&hold.node, hold.incarnation, at.lsn);
+                let used = Used::of(&a.tenant, &a.demand, node);
+                self.bill.begins(no, used, e.at_ms);
                 Ok(())
             }
             Some(_) | None => Err(at.wrong(Invariant::Terminal, text)),
@@ -265,6 +269,7 @@ impl Checker {
         a.waiting = true;
         a.asks_again = a.is_by_model();
         self.quotas.stopped(at, no, Some(e.at_ms));
+        self.bill.ends(no, e.at_ms);
         self.nodes.over_again(no);
         self.leaves(at, no, e.at_ms)
     }
@@ -292,6 +297,7 @@ impl Checker {
         })?;
         self.allocations.end(at, no, e.cause == FINISHED);
         self.quotas.ended(at, no, e.at_ms);
+        self.bill.ends(no, e.at_ms);
         self.leaves(at, no, e.at_ms)
     }
 

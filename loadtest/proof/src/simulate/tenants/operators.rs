@@ -286,8 +286,8 @@ fn budget(tenant: &str, random: &mut Seeded) -> Verb {
     })
 }
 
-/// Returns a change of a rate, now and then of the same resource and scope again: a price at once, from the beginning or from a moment
-/// to come, or a withdrawal.
+/// Returns a change of a rate, now and then of the same resource and scope again: a price or a withdrawal, without a moment, from the
+/// beginning, or from a moment to come or in the past.
 fn rate(tenant: &str, now_ms: i64, random: &mut Seeded) -> Verb {
     let mut some = |name: &str| match random.chance(200) {
         true => name.to_owned(),
@@ -296,18 +296,21 @@ fn rate(tenant: &str, now_ms: i64, random: &mut Seeded) -> Verb {
     let (tenant, pool, cluster) = (some(tenant), some("p1"), some("c1"));
     let withdrawn = random.chance(300);
     let price = random.below(1_000_000) as i64;
-    let to_come = now_ms + 1 + random.below(2000) as i64;
     let resource = any_kind(random).to_owned();
-    let is_planned = random.chance(500);
+    let effective_from_ms = match random.below(10) {
+        0..=4 => now_ms + 1 + random.below(2000) as i64,
+        5 | 6 => now_ms - random.below(2000) as i64,
+        _ => 0,
+    };
     Verb::SetRate(SetRate {
         tenant,
         pool,
         cluster,
         resource,
         micro_per_unit_hour: if withdrawn { 0 } else { price },
-        effective_from_ms: if is_planned { to_come } else { 0 },
+        effective_from_ms,
         withdrawn,
-        correction: !is_planned && !withdrawn && price % 2 == 0,
+        correction: effective_from_ms == 0 && !withdrawn && price % 2 == 0,
         ..SetRate::default()
     })
 }
