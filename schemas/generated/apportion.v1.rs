@@ -4384,6 +4384,10 @@ pub struct ExplainReply {
     /// How far the read model follows the ledger.
     #[prost(uint64, tag = "6")]
     pub lsn: u64,
+    /// The allocations that it depends on, as they stand now, in the order of the request, if they are why it waits or ended. Those that
+    /// are no longer kept are missing. Empty where a position was asked for.
+    #[prost(message, repeated, tag = "7")]
+    pub depends_on: ::prost::alloc::vec::Vec<AllocationView>,
 }
 /// A fact of the ledger that explains something. Allocations of other tenants that have a part in it are not named.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
