@@ -15,7 +15,9 @@ use vocab::fact::{
     AllocationRequested, AllocationRequeued, AllocationStopping, AllocationWaiting,
     PendingGroupExplained, QuotaReserved, QuotaWaiting,
 };
-use vocab::{At, Candidate, Dependency, Event, EventNo, Filter, Operation, PlacementPolicy, ResourceKind};
+use vocab::{
+    At, Candidate, Dependency, Event, EventNo, Filter, Operation, PlacementPolicy, ResourceKind,
+};
 
 /// A ledger of one event per frame, each a second after the one before, and the tables behind it.
 pub(super) struct Cell {
